@@ -1,0 +1,47 @@
+-- name: InsertAPIKey :one
+insert into api_keys (id, type, name, prefix, hash, scopes, user_id, created_by, expires_at)
+values (@id, @type, @name, @prefix, @hash, @scopes, @user_id, @created_by, @expires_at)
+on conflict on constraint api_keys_hash_key do nothing
+returning *;
+
+-- name: GetAPIKeyByHash :one
+select * from api_keys where hash = @hash;
+
+-- name: ListAPIKeys :many
+-- user_id null lists everybody's keys.
+select *
+from api_keys
+where (sqlc.narg(user_id)::uuid is null or user_id = sqlc.narg(user_id))
+  and (sqlc.narg(type)::key_type is null or type = sqlc.narg(type))
+order by created_at desc, id desc
+limit @max_rows offset @skip_rows;
+
+-- name: CountAPIKeys :one
+select count(*)
+from api_keys
+where (sqlc.narg(user_id)::uuid is null or user_id = sqlc.narg(user_id))
+  and (sqlc.narg(type)::key_type is null or type = sqlc.narg(type));
+
+-- name: RevokeAPIKey :one
+-- user_id null revokes anybody's key.
+update api_keys
+set revoked_at = coalesce(revoked_at, now())
+where id = @id and (sqlc.narg(user_id)::uuid is null or user_id = sqlc.narg(user_id))
+returning *;
+
+-- name: TouchAPIKey :exec
+update api_keys
+set last_used_at = now()
+where id = @id and (last_used_at is null or last_used_at < now() - interval '1 minute');
+
+-- name: HasServiceKey :one
+-- Whether any service key works at present.
+select exists (
+    select from api_keys
+    where type = 'service' and revoked_at is null and (expires_at is null or expires_at > now()));
+
+-- name: SweepAPIKeys :execrows
+delete from api_keys where revoked_at < now() - interval '30 days';
+
+-- name: ListSigningKeys :many
+select * from signing_keys where retired_at is null or retired_at > now();
