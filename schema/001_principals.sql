@@ -1,3 +1,11 @@
+create table installation (
+    id        uuid not null default gen_random_uuid(),
+    singleton boolean primary key default true,
+    constraint installation_singleton_check check (singleton)
+);
+insert into installation default values;
+comment on table installation is 'Tells databases and sessions of this installation from those of another on the same server.';
+
 create type key_type as enum ('service', 'client');
 
 create table api_keys (
@@ -56,3 +64,4 @@ drop function notify_signing_keys();
 drop table api_keys;
 drop function notify_api_key();
 drop type key_type;
+drop table installation;

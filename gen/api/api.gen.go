@@ -1403,7 +1403,7 @@ type NotFoundJSONResponse Error
 type TooLargeJSONResponse Error
 
 type UnauthorizedResponseHeaders struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 type UnauthorizedJSONResponse struct {
 	Body Error
@@ -1412,7 +1412,7 @@ type UnauthorizedJSONResponse struct {
 }
 
 type UnavailableResponseHeaders struct {
-	RetryAfter *int
+	RetryAfter int
 }
 type UnavailableJSONResponse struct {
 	Body Error
@@ -1467,9 +1467,7 @@ func (response ListBranches401JSONResponse) VisitListBranchesResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1498,9 +1496,7 @@ func (response ListBranches503JSONResponse) VisitListBranchesResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1533,7 +1529,7 @@ type CreateBranchResponseObject interface {
 }
 
 type CreateBranch201ResponseHeaders struct {
-	Location *string
+	Location string
 }
 
 type CreateBranch201JSONResponse struct {
@@ -1548,9 +1544,7 @@ func (response CreateBranch201JSONResponse) VisitCreateBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.Location != nil {
-		w.Header().Set("Location", fmt.Sprint(*response.Headers.Location))
-	}
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1579,9 +1573,7 @@ func (response CreateBranch401JSONResponse) VisitCreateBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1668,9 +1660,7 @@ func (response CreateBranch503JSONResponse) VisitCreateBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1737,9 +1727,7 @@ func (response GetPoolStats401JSONResponse) VisitGetPoolStatsResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1768,9 +1756,7 @@ func (response GetPoolStats503JSONResponse) VisitGetPoolStatsResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1833,9 +1819,7 @@ func (response DeleteBranch401JSONResponse) VisitDeleteBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1892,9 +1876,7 @@ func (response DeleteBranch503JSONResponse) VisitDeleteBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -1962,9 +1944,7 @@ func (response GetBranch401JSONResponse) VisitGetBranchResponse(w http.ResponseW
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2007,9 +1987,7 @@ func (response GetBranch503JSONResponse) VisitGetBranchResponse(w http.ResponseW
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2078,9 +2056,7 @@ func (response UpdateBranch401JSONResponse) VisitUpdateBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2167,9 +2143,7 @@ func (response UpdateBranch503JSONResponse) VisitUpdateBranchResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2237,9 +2211,7 @@ func (response ListBranchAccess401JSONResponse) VisitListBranchAccessResponse(w 
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2282,9 +2254,7 @@ func (response ListBranchAccess503JSONResponse) VisitListBranchAccessResponse(w 
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2347,9 +2317,7 @@ func (response RevokeBranchAccess401JSONResponse) VisitRevokeBranchAccessRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2392,9 +2360,7 @@ func (response RevokeBranchAccess503JSONResponse) VisitRevokeBranchAccessRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2464,9 +2430,7 @@ func (response GrantBranchAccess401JSONResponse) VisitGrantBranchAccessResponse(
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2539,9 +2503,7 @@ func (response GrantBranchAccess503JSONResponse) VisitGrantBranchAccessResponse(
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2610,9 +2572,7 @@ func (response ListBranchActivity401JSONResponse) VisitListBranchActivityRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2655,9 +2615,7 @@ func (response ListBranchActivity503JSONResponse) VisitListBranchActivityRespons
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2689,7 +2647,7 @@ type GetBranchConnectionResponseObject interface {
 }
 
 type GetBranchConnection200ResponseHeaders struct {
-	CacheControl *string
+	CacheControl string
 }
 
 type GetBranchConnection200JSONResponse struct {
@@ -2704,9 +2662,7 @@ func (response GetBranchConnection200JSONResponse) VisitGetBranchConnectionRespo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.CacheControl != nil {
-		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
-	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(200)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2735,9 +2691,7 @@ func (response GetBranchConnection401JSONResponse) VisitGetBranchConnectionRespo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2794,9 +2748,7 @@ func (response GetBranchConnection503JSONResponse) VisitGetBranchConnectionRespo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2878,9 +2830,7 @@ func (response ResetBranch401JSONResponse) VisitResetBranchResponse(w http.Respo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -2937,9 +2887,7 @@ func (response ResetBranch503JSONResponse) VisitResetBranchResponse(w http.Respo
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3007,9 +2955,7 @@ func (response ListKeys401JSONResponse) VisitListKeysResponse(w http.ResponseWri
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3055,7 +3001,7 @@ type CreateKeyResponseObject interface {
 }
 
 type CreateKey201ResponseHeaders struct {
-	CacheControl *string
+	CacheControl string
 }
 
 type CreateKey201JSONResponse struct {
@@ -3070,9 +3016,7 @@ func (response CreateKey201JSONResponse) VisitCreateKeyResponse(w http.ResponseW
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.CacheControl != nil {
-		w.Header().Set("Cache-Control", fmt.Sprint(*response.Headers.CacheControl))
-	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(201)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3101,9 +3045,7 @@ func (response CreateKey401JSONResponse) VisitCreateKeyResponse(w http.ResponseW
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3209,9 +3151,7 @@ func (response RevokeKey401JSONResponse) VisitRevokeKeyResponse(w http.ResponseW
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.WWWAuthenticate != nil {
-		w.Header().Set("WWW-Authenticate", fmt.Sprint(*response.Headers.WWWAuthenticate))
-	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
 	w.WriteHeader(401)
 	_, err := buf.WriteTo(w)
 	return err
@@ -3350,7 +3290,7 @@ func (response GetReadiness400JSONResponse) VisitGetReadinessResponse(w http.Res
 }
 
 type GetReadiness503ResponseHeaders struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type GetReadiness503JSONResponse struct {
@@ -3365,9 +3305,7 @@ func (response GetReadiness503JSONResponse) VisitGetReadinessResponse(w http.Res
 		return err
 	}
 	w.Header().Set("Content-Type", "application/json")
-	if response.Headers.RetryAfter != nil {
-		w.Header().Set("Retry-After", fmt.Sprint(*response.Headers.RetryAfter))
-	}
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
 	_, err := buf.WriteTo(w)
 	return err
@@ -4017,135 +3955,135 @@ func (sh *strictHandler) GetReadiness(ctx *gin.Context) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H39ktO4tu+rqHxPFTDHnU7S3TCk69S9DZvZmw3DsIEp9h2aGyv2SqKJIxlJ7pCZ6qrzNOfBzpPc0pJs",
-	"y4ny1dAM7DPzx9BJbGlZWlrrtz79e5SKeSE4cK2iwe/RFGgGEv98BVouL8YapPmUgUolKzQTPBpEryEV",
-	"PFNEC7KgTJMRjIUEoqdAOHzURMtlJ4ojlU5hTs3tellANIgY1zABGV1fx9Hbt28vSj0FrllKNaxP8nbK",
-	"0ilJJWTmGporQiUQmqZQaMjI3Vc/PCYPe71uTBSk5h7S63Xud3r3glMrLRmfRNdm6oJKOgftHvSRpDyd",
-	"voLxOglvpkBG+PMdRVhG7pYly+4RIYnKy8k5SeaU8YQwhY9uPrjLDQnwkc6L3MydwVxEccTMkAXV0yiO",
-	"OJ3jgmRRHEn4UDIJWTTQsgSf9jn9+Bz4RE+jQa/bjaM54/XneO3J4ug5mzO9/hh/Ewsyp3xJgGvJAPdN",
-	"gi4lJ1STuVC6U5H3oQS5bOjLcUCfpAzGtMx1NDjrxtFYyDnVdmNP+lFsCGbzct6Q6z7FIQ74aTxWsCe5",
-	"BVWKiCuQmygVdrAgqbsoNf951HYD1F6bbVKF4Aos09DsFXwoQSH9qeAaOP5JiyI3DM0EP/5Vmef5veEE",
-	"c2VmBr6iOcvwoiFIKaRhF/x3gM9D5qUyp4r0zLP3ul2STqmkKbKsZRhQesiyaBDdp93Rf//nf0XX/qP/",
-	"mzTsHP2v4+Z4H9tf1fETnAgfaZ3b3dCGpec0N6sGmeH3kQQ6U4QS5IhzwoWeMj4hC6oMbXxiTmSy+ljJ",
-	"vY6hy56wF0L/IEqe3WjB7LEacqGHYxykWTA9BQmGYC7c6SOXeOQuo1tdq3pSVaZTN3Ns1srIgpTmOUgy",
-	"p0uzVEQBEKbJ3WT1OdwKPRZ8nLN0H2b6jJucCVBI3phppLqQoIBrojTVcG4fRGRAFF0qMhULpPUHyvJS",
-	"wu2TesGXRJjdJbjVMUnMeZSc5o67CJ0LPjFkzi1lQo5YlgG/EYsZzaLUMAPOoM1fZpsBMkVoNmec2AvN",
-	"ydS1frjdU7nCTZmZmSlyN2nRnCD3UbtlRoxkRrwbGkUBEh/fctsBJ/FzHxOUGttPCZL4RojnVE7gyxyI",
-	"kciWhsrcTGlIo5z0yI/sEbmbaCGG+L07qj9zWuqpkOw3uJkoK/0BGjZbBTpzppTR67fGWC+ED65wT7jg",
-	"BsVRjRSgNCd3E5/gBNGVBxPfvn17tIrjQuS4W45XYR8S9jOnV5TldJR/gQ1/ITThYmEfrJo2uRdbNWcO",
-	"s1FsTBG1YDqdGv03Hteim/HJMGPK3LO+GIiZj2rQvG0dPHjtlkCVRSGkhuxHyBh9gwjkSzK/OYHJ6hwJ",
-	"LlNN2nBuaBsaeITHoeZCfPwLlEZ/ldTSW0gjdzSziCmVQM0IFH+r8VhGNRxpNodoDdDG0cQMBdlwtAxj",
-	"81KBRDQO8oqlQGawtOzrbkRpEhg3hyvIdy2afZrneOl1HJm58Ah6xBtzIAoB8QbSv6tvrKZtPVbsr8v7",
-	"eigx+hVSbab1qVhbg0QCzZIByYWYdUiykExDMiA0V8KhMpJRTTskQc1V/WS0vI5JBjloiO1iocXCDfx9",
-	"F5lRozjC4aI4wns94pp1dMQxFdhvq5rMX0zDXO232pZ3ruupqJR0ubaibujwcml2xfTyCddyGSLKrtx2",
-	"WixevbDXXsc3Yt0MNGW5nTTLmBmK5i89Yqytt2ryOoVt6UR0TUei1OckcUQkJKUSraLEbO0wzQWH4Vxk",
-	"kHis3ixIVlrNP7RbsG5p5QZCGfwnxCwmC1TYeIbM5HOgqpSQmaF9E+r+abRuJMWRPR5ra2HgZInTVxym",
-	"SruFcTR2aDLEXt6RO+DsUzWDjIyFJMZQgXmhl+axOOECRV3GsphQhVdQTuBjway7YvsxxhPs+Cf2DnW1",
-	"0S02qZ95G49uOjf21wNOjs/yu8+OGz5EmWX8zyO7q3s2yW5m9Coy+8adnNMMNonwFebftUh/oZo+Nlf/",
-	"aC5294+ogqH1HwS4FoHZcA5K0UnQPbX08L9RoIwTu+sksfaJIZyXucM19sCvT2P4D9S2td05xl5qqXKV",
-	"BB61oBK4HjrjNHTiXpR5bk8R2ol4vXUSMN4SDm7unSQXU6qCq0px3BEYEJYZPOpE4lzMgevYmhFUkeRD",
-	"CSUaPYlhA8Yn5k8FkFV/LmhRmL/32gYJhZgKpYeFHPJyPrIIbl3E+deVMg8uZ32N+WPDFQq02/LVBQBu",
-	"xLGRvjlV2irr1hIfxBoqLyfrs/wFJLsyUlKKuXXb0jmcG/blmZWM2h5RxklB9VQFz2Aj13dr09f22lo8",
-	"7XMPYmCjB4rsQPETkt3I/W5BVs9//SxupHX5EjgkLRm3Iv49kltHvGL8VfHiscRmwXxRo5dKj7o58Xaa",
-	"LZ0+dV9Yf6gdt/7aEYaKy8C/rKbP6jf0JziA2nwh4UrM8AtcEvOHOWmQBfW2pfax4BxqitsKxZ2cFX8P",
-	"ydmo+EDS+kby86vnuzWzGWzzooW1rN1F2B+fNoNt0LNxpIWm+RZ3djUnmVOdTg3WohquwJ419Kt2oqCj",
-	"3H/YmvBqvu1PvgEH30Shf6qSqSTRHyRGdouEVRGwwzJrEbRumuHdRv0McH8redMoN4NuOgRNuGUyMDI/",
-	"pZyMEA9l+IMC7UZgnlIcSVFOppqMaDpzTshLboXTHWVdt7H1+uWZ/YjODM3ynKCvvEMSPPv+0BNhhqYL",
-	"uuxU6MWSJMo8Q9fACJDi80uOhBEbmqETynhlShIJc3EFymC2S+4ZlNVaeHKqfrpKEtk/rTdss1Cp3CIr",
-	"i11IuGKwSAYW1ZPFlOXmOQuQiikNXJttEGY5lr6l6+4zYrm+Mjj7Y+SFKlRYB37Cpt2Y5grilSMXAKw0",
-	"z38aR4N3B0HX93ET2HLOl6Hg+dLHkoxvsfU80JqzK1ADYvGOIgumpxaRc6YVSeYGRk3N/xBmLRIPffVP",
-	"8YcHWWKge9LLev1p4na9Dnz2T6fbRESbwECsKyZcGHWgpci9rzvEGBDm1BrWzXwsY2XoWuj1Boi3if0a",
-	"ulJRLM+JQVvoYx+pT8W/Yby5TkJhpqwCNuj1d0SNwOymIlqcu+hE0sKdCHvrKGe/d/rg9PuT+6cPtodl",
-	"gwB3O1V3FJlqXZh1Mf+qSmk3SyKZJaWKXfcx3robNociV4VQTAu5jEkiFhzkcf2szabTdA7HaiqKtWnN",
-	"xmsN0oz3/95dHP1Cj37rHj0cdi4vj97/+93jta/u/fu/hdinUj77nWBfDbWObyV+VpUTHpCQzrFi6Bks",
-	"byaD9pYPxgRfCDlTKycez/rDbpaco7AQpSZMx6TkmuVOkzio2N6Rh92svRcn/b3lQu0UM0QxtE467cF2",
-	"50bEkUpFAWrD6JSkOTMn2kwxp0uSCXK32hDnSoqJhLFRzU7FeN4KDAPshSJfGyoMOXP68am9oddfQZJx",
-	"VHL2oQT3u5Efe8KdZ7CsTaadrrPWM9NUK0LVuR+VK3kOShHKbdiTKS2pFpKsPj3ajuY6jNWGhOF2+O7Q",
-	"1g6ezz6nb+oLOI++Aq/OVw+4D7fBWza2t8Zb+OYZfCb75wtu6Qw2OE1RBGoF+bhDnqLB4KC5gdUWjLcF",
-	"78jYCkM1G/4yO/nwz+68d/Xo+/kp7f8DHizfnE0fln+/n746yd721Ivvi+fd8bOP//e3w5islquHCcA1",
-	"4/nG8u1A6BViS18E2dWvH8x39R/CfW2ZsW6xeMjdWYiNCYc/1QpWioXqkGRc5rk9DMmguoTyjFCDxOwl",
-	"CiAbmkPjRrRXxZdcV45bI7ZBmjnAKDKWg2pbar5BEUfNnM7hg6MHDSQbYg6jaJEtiRgTuAK5tLk8LSbd",
-	"J8nrzeYkr85qikR3/D2cjbvp/eyMno6749F92oMe/f5+egK90RlF/N8WB8E9ujDm4igHwjBJYsxADojg",
-	"UMUtzF1qQ6INZhOs58PFpJ1NEV/ytRyepEkOi0kyBz0VGa4JzXOxcB5vly9m/pZUwxDdR/a3JmHFjL4h",
-	"eO+msdm0mABh7mRzEKV2VNapEeuJV5ZntsU8AyYDlZqlZU6lsgvIFEmpgibmaP6PKb58GXQ3Q5jF3lbB",
-	"yoUUfBIjPCtAFDnEeEDs8EyTKeSFQq8bWaBbw8hNNpmGA0xTxvUmMCoMQMTALAJDL2jKFJlxseDBIX0u",
-	"3RASK3kGkiww9bk5sCQXkwlkdtHcKLv9olVmaWp1pzd7SGBh6N1G4W9mXByeVLFCrx0gRNvfgOY6gP3W",
-	"A8tiFpBOK/NsCc1+i2Ahp0oPjWESjCc9+UhT5FhK5oyXGm4eStocPpQwZh/DPD1mUmnPd1MJzxksY/Re",
-	"Qp6bD4pQIyG2oJfwiUJj85OW+Y9HMKsiRsyD1tkN/Ey7wY7bu4PwzgrPtbZhw6kKR2HMvu+98OZs3iDq",
-	"grz1KREXJHJbtKXa1ADIs1ZyMqicCgiBMAe2QxK7w8mg2l9C0TKPEfkxTuyO+O5qNx6G4dgmV/VLIXJj",
-	"talQbol9rGEqOA/o6SZkpwhqSTnrbEj0yaEZZP33Of24aY56Y6zCNwszgvAsuOSbxvmpAO6FClV4iAU1",
-	"sGgLFU4rKjKlWV3PNHZ51NXge6U/rbo1POJbCxavboO/XDXFIUard/aVK0VZ3+FCiG1JZ9tPWMM5a4mi",
-	"j6rwJbrdA5lmK09v6Qg9xCugGeMuNXBF0U4hnW2lPgA5g1AwF0YeEarPSSJm6LZcOHiGKDGYKhdEE3Hk",
-	"QeG9sUVcPUt4BRToTe6sPZX+zVw4nyeRon5Gb7jQc1pNGTCrCpCY3S64QQMtVWdz8n66KPWUaDEDvpqX",
-	"OkBrRVXpqc1H+AhpqWEwLrkVCN53skhd6HGgtJA24cLe33yuLv5VjFR19RWkWsj6o8u2dp+8ULwda+0L",
-	"d31ISv+Ma3dYQHHOuP9t70bufQyTcbHAHEiqiY3NVhYrNxpqJZzyINs/iPcGS0AXLp8oENLrbAunHOBa",
-	"XBc/CtJSMr18bW5wVXpAJUjDTJjzgZ9+qLj+72/fRPG6yc8mHLIjxlEX31FNtc8MOLn797dvYvLkdf/s",
-	"flNmikgVx26ebap1gU5IZO1nIX/ehc/3dxOLddPZ8L//87+Se+jeq3BBnSS5mIoqKTImnEopFpBVhUgW",
-	"Lnj42lrpWCxpqw6aasl/HlnCjp6hr6vCVAVzIOu1BRob6Pad/xXhyic8gHaeARTGCBfc2bRqK3mOgDB9",
-	"ZrcZHwdihI8MLUSX0gAY8lIoPZHw+h/PCeNoAo1oOgOeDZp0jLqqIyaUvHry+g25ePkUAYBZcRVbJ1lM",
-	"/ippMf3Hc/QoWJkTX3L0v3Hy4+OX7qE6l/ySf/cdOsNU57vvyJPG50UoV4tWmF3RufOO3U2e2HrJgbHT",
-	"bE6Y58ggjFdZGYZM65a65I1fCi8wdn5ifR5m9KQx+BPrnEDUKyauPsCmkXfIzxw9FmTMIM8wi5WSv7/+",
-	"6QVSFpPS/nzJseCWNLXTOJGEAm0Eohif5HB0RfMSstZVEkhy2u2SNWeYW6w3bA7qu+/wwlc/PCYnJycP",
-	"DRU/v3lsl2rOUimUKzmvCpbJd98Zm6K6MXn3PrH5qZjwHRMUZBiwd9O8qipbM9yYizqojgjUSCKS/PPI",
-	"XXX0NEvIXSu++t+bM5VcHP1C6NFvpHv0kHTIkBwl92y4zG4rofkCqySpIoKDZe6cpeBgmuPsi4KmUzjq",
-	"d7pGf8rciQo1OD5eLBYdij93hJwcu3vV8fOnj5+8eP0E7zGCj2mUysjqURyZo2SZv9vp2UtEAZwWLBpE",
-	"J51u5wRzF/UUJeIxLdjxVe8YQ3rHfhbcJFSK3SRBgGp4yCvbM4owtpXvTTGmxc9+0NAyiyc3lNmhhVl+",
-	"dBB0LvnjWhjaastGptkcqVq7Ou9j7Wp9mkWDyPDCo0b9+hX+79YsB557yXiMW7eaRTWbystrzLNfwVUb",
-	"eF3H20mo3KFGzG0iwFnth0xf6crtk7tdZarOw7dB8GwjKa2s14agnVHfMM3NVh3b9gV7XOg6B1y/X6nK",
-	"73e7n61mzsseDRTO/cSBFEZIi3G9lFgeempJCI1ck3rsdQ/AW3q7b2mVneJNJ7tvagqir+PobJ87/ErM",
-	"ay9VZedMrozHB2J49Hwk8e692VsPEtkvfJT27r3ZVFXO51Qu3bkmfs4rnahWGuz76zgqhArIrgunbqkB",
-	"HSlYXVIVaNTZmedr2ZkIsEZLQklWSoz//CpGjVqt069SMQdV5W9ecoOenV4jyUsJY5AD9Cb8x0k3wT8U",
-	"KQsL1rC2hS9JpdSqhHtAPJEFkAKmcUow2iFDhXbhontHojnNTR4YzZKVMnUbXTTowV2LY5vnJnf92GLs",
-	"hxHv2REvuasf9MZkukN+4lbyIwk75D2Z0isM8iiIq9QSPYUlWYCEql5zhxpoW1lBPeDnae7SAwnuzmXZ",
-	"7Z6kbifwAyS2ucyD/mn3XlwhDnK/29mEV+12Rxtat/QD2W7rUvmCIHaqg4u4DncUSaeCpeBSHg1gxNys",
-	"dQjpnIb9UzIVJW7ACg/ZdbvkyN+odW0SV5W54wqB0UmSnHYfEpbBvBAaeLoczmA5lFAqyJItuP1pc4dD",
-	"7uEFOTvb1cvmfR2veiSy5f519qgGDDujoK/FyJPaEjH63jCtQU5mvYOpue3At3u454JmRBuZXZPrJQ1f",
-	"2zgIpvO1pr5wkBRTSM3umtmbKL91NWaY91UT5BvyLonWEYH5rNfXe1f/h/KWr9teHZdgtqJIewf2NvBi",
-	"ZFG/279/1Osd9btv+t3Byf1Bt9vp9U9Oz+7/EsjqGawkHawkV1VZAebJhye0P+qlp1k7HuHN2AvNaLMC",
-	"eg972UPaPTobd+HoQXoGRw/pWf/o/vj+2BvWX+cqhar+5Jxufj57xQlVJudhG1NltW0qzbeiGj4aSwdF",
-	"al0FMGZ5brMsvf4Dz4XdoU0ReD2txEvTpmpLp6wvD2cObqYxpx+HlUIYOv241hsIkwpyVNTkrFvDidjV",
-	"FVaJ1S7WjmkWt9hmKdS0JQk9h8visdnhPtA0XEA1MYjCBbFwBU/32Kl2Jya87eGnNGSyrBnqxlQtOP1y",
-	"TZmSFlHJAL2QVbc27NJGZ8A7pLpuVKp28lXdBsOCus4lTzYowUGdkZyaOdb1qG2JZ3SlWeTeHtC7bnmD",
-	"N5ztc4YCLUO+VaBv5WHNLWGofx1vcGAcG9Gsjuvo10ZnBl5RG9zuxBdSmBMZG9TvRblsKpH1bfDMpa9Z",
-	"pq4KQzZ4RDoGn3s4W5SaUE5EARwpQC/RbyCFCmHYv4JuInE3snC941ovCeqwQAy4247mdlvB27OVIGy3",
-	"iah2McxrQw2rY/baY560xux3VwY9bQbt9Q/ANuvh0A1qFNfgT+v8Fg5tHSE/QrY2p5ApzVJ16Pn9nWXX",
-	"lktzCDUDfWEt25YZ2iGrOQDtnmyo99NcYDnlRR3oMgrBlTC6kLBLuqNLwtQln7Ar4KQsrMmFKqSy/VGP",
-	"mFHHEqByLJzXHVuumF6ig11pulQoCdB/MFoSloVO+l/wafezVjG2PaVFAfY5vWpiY8/ZQn6GzucBSYQs",
-	"ppQnZIoF/eiU1cKvH7ujapdAklKV0gySS26Xv75BdMhbr8yn7TtIpyzPJPBKabp6cnIXjccpVcPqiuSe",
-	"ZzOuOhPdNS0kWsff8SmiOHIUhuLv6z7A063FfFjsyuGPEAcHgyyb3z+0Kzt0ZmuFtFAxNRUATTn/baGr",
-	"dWoceG0D2gHZq2PiHwFafab0VrJCpqiW+y2/vMHYYmEutvnAEc0y8r+rMf7DMqhZhOa7ildvbyNaZ8tu",
-	"QRvRVki0ljZkKnIrB/zV/yZ1jpWZjSxCq1ir2oW7yUkchIQv1h2mRlVsgXd1n0pF1pu5dkJY7lHTIPRW",
-	"QxXbnQhfOfy5oSD4Jjn4r6B32DlrUGBHPKxpYW5mKqi2mWX7QKi6kr7COHUoBJGPQTIuBWVpkE9MlAtg",
-	"5IzPrE/K69ditbK65DOAAvNHMfnjx7aqahpGn3ZP3PdDm0xm1cq9EFjyM6aiT3EPw0cNtvltsydVeopt",
-	"Cmel5wJgttEr+yBDvjDPuXmkiRDZxhEwQ+EQX24oZWwvX+6XlTSGXZhzpSz+NcWOwx/bb6t7ev/pANrL",
-	"lrT9SmljnxgBFGNShIE4tk/jTezK46YV6TYQsCIYL1rxzLgdzKyEJdqUQtrgpkO5tcOnaay6KVflouqC",
-	"eWsH1uvQuuHQIpEqJiLPmnScP8HC13Is3k4FZrRXHY0bU2ojhDiq+uN+Eo7Y60wd/+6qhQ533qwdi1dY",
-	"RLT9YJxuaWhhjDcu7EIRypdkLiR8G5x8u02+1+0Ul+tdfx40KcZTmtWr+O0aiW/oDFw5VZPCTRd0eTuH",
-	"Jd7ElPjaoE743T9Nnd3mFwDtyqkzaL/cX6W5hCN3RiQUOU2tt6+S+2v2q7ly7Uwegrz3Y95A9fEXhrat",
-	"BuRbVOW/KKL9E6DuNNutYnHdkw5RwztVadPx+xAvle22mDWAuY5BBOIPupJEm7Goo+JQOeiydt/f6tn0",
-	"OqZvOJw51Qa/uneGraSX/4lnvx48W4exbOnS7XnCdhy7tNWfOHjwqo7EP796bmNeBVVqIWQW71PigHmx",
-	"1sPmakTwtW6VE6zK5d3sM/Y6KH9qGoAtNSlsQZT6kA+Oj7Fua6AglaD/T6//oNPtdDu9wdnpSb93HEy6",
-	"uz6s/sAjf9N7rVY9hyv5bI+xWOaxbQAaqK/n4khpISH52vLYvkIX1DcpLf4mFrb7KvKJLy7u7I743Jrk",
-	"sK3VB79/mpc+WLQQAu7tuKmtRLBpw2up/JiYX0X2Vwp8rSSqE90uuW3lTiiHhStrnDljQORZvbp3FEEz",
-	"gWCiPxCloaheDbhyeh3uqPLSY0x4uuT7JGjYBlqYaj8Hrjvk6djY8DZle0xZrlxG3Wpra5yyc8mrao9+",
-	"t2vrAPHdES4p/qRblVrEBHIFpN/tt+tBmmbbIYnsV+x/qiQ+JBm5Tjiuumb7Bfwradan3UG32zn7ZX8p",
-	"7T/Vdo8+U9apr1p5kta53+/2v8gCNO3Cv/Qi2GShiQCj0b+lvBH76oftaSPNayJuNWmkIeVbyxnxMitC",
-	"KSPNu2puPf/m0BwPXOjVQ9skNzuh514NYn2A1YsE2n3/raI4X3ndkQ3zLahySc7fJMB4hHqr1qTVOxWa",
-	"VTPqz38r7p4BqKqzVdis2GE3KABs62nrpJ3HQQEoghu+4B1ineWZu17TJcmZ0pC5VtxVuP7SaMVCEzrW",
-	"II0azKy2DPoBntlGV7trp61x87mLluveaN9apXDV3myD+ghUu3/d7oivo+j34uVTUrVecwcOP24u+G03",
-	"SHZvZEMerVo0cCPSbLdOAwPP/RabM4DCmux4+qdUTTvkdSvoK6EqDr7kO2x/TDhe6+Bn52t1mHE9XWb4",
-	"1pTzgEvhkrdkA2bl1NEaxkni4gjJypROxZuhLUUbq2VtpebN82lcL7p21aNPiit4XtrVzYXYnFZjXxTg",
-	"xAdnk6nOl/jWB6mbHoVVK6hGANeREUeL5UjbLG+FLm81fSqqYkPbIMYLtbhRDq659F7S8NkKLg8qLaxb",
-	"5QRPSdy4h13aeAr/E70vXzTu8YdL1h8xLsor4bouW4NA5vj3GSx3Bfkr6au0KFSV+lfVSMREcFdA1a65",
-	"ckjGgjDZgBqXI4iIFRtIXfILK/LsRU5SOzyEAu6cWEBsWybdcZ2HvOTcoGFvBqsE4D6pBoa2TFjC8Cm/",
-	"sVSD7Xf4BtMfzqx2c7ay6w606jYMo/DkrtkxV7V5b0NM3vL5p4XkzRGaYsPq3zZbAFVvEmWb8jlo4A6F",
-	"PSN1p291jjoTnXlc1I65YLK565T9qU6q2u8iZvtbrm7uTUV44We76an5VO5scdrT9vLTnF35hp7dTScd",
-	"0XrevLPPq50aCT0lRU55XWjOJnavmvTBX8UIZYh9bc7aZjatUj91P5vOqu5tasPaeT6wXU6x66X7e04Z",
-	"X7ugIb9hi5twSfNQAUbx+nQgaET0xSfOMcSUe4HhDXnm7GB32ictm+cfd6+O2rGMZds58hnW87WYg2t7",
-	"ogj2XOWTc5LY50qIokv7QoQV5PcKtFweXYy1fStdaHp39TFeaq9083/Gc/mY8qZB88iZalnwZDrAv1kP",
-	"ONxRsxWGOpgimUhLDDnUDfmO0V3gplgd6qkSOTY8TEXBbI0Yxfco1nI5di06OaFVNKNRMLXJsp4z9nYq",
-	"bHDCWEqlalKh126vMkvWx2jZq1VXKStXhIw9m0w1LS7vEDuC6rT0YGj4l1KMwN5at1K3drMvPmXJuYvl",
-	"uuHcNl2/v/7/AQAA//8=",
+	"7F39kts2kn8VFG+r/LEcjaSZsWNNbd2NvU7WseN4bae8F8snQmRLQkQCNACOrKSmap9mH2yf5AoN8EuC",
+	"vsYex95K/ohHEgk0gUb3rz/5WxCLLBccuFbB4LdgBjQBiX++BC2XFxMN0nxKQMWS5ZoJHgyCVxALniii",
+	"BVlQpskYJkIC0TMgHD5oouWyE4SBhPcFk5AEAy0LCAMVzyCjZji9zCEYBIxrmIIMrq7C4M2bNxeFngHX",
+	"LKYa1id9M2PxjMQSEnMNTRWhEgiNY8g1JOT2y28fkQe9XjckCmJzD+n1Ovc6vTt7kaK0ZHwaXBlScipp",
+	"BtotxENJeTx7CZN1kl7PgIzx51uKsITcLgqW3CFCEpUW03MSZZTxiDCFS2M+uMsNSfCBZnlq5k4gE0EY",
+	"MDNkTvUsCANOM1ygZCvtGf3wDPhUz4JBr9sNg4zx6nO49mRh8IxlTK8/xt/EgmSULwlwLRngvkrQheSE",
+	"apIJpTslee8LkMuavhQHbJKUwIQWqQ4GZ90wmAiZUW03+qQfhIZglhVZTa77FPo44sfJRMGe5OZUKSIu",
+	"QW6iVNjBvKTuotT816C266H2ymyTygVXYJmGJi/hfQEK6Y8F18DxT5rnqWFwJvjxL8o8z281J5grEzPw",
+	"JU1ZgheNQEohDbvgvwN8HpIVypw60jPP3ut2STyjksbIspZhQOkRS4JBcI92x//+57+Cq+aj/0kadg7+",
+	"67g+/sf2V3X8GCfCR1rndje0YemMpmbVIDH8PpZA54pQghxxTrjQM8anZEGVoY1PzQmNVh8rutMxdNkT",
+	"9lzob0XBk2stmD1WIy70aIKD1AumZyDBEMyFO31kiEduGNzoWlWTqiKeuZlDs1ZGFsQ0TUGSjC7NUhEF",
+	"QJgmt6PV53Ar9EjwScrifZjpE25yIkAheROmkepcggKuidJUw7l9EJEAUXSpyEwskNZvKUsLCTdP6gVf",
+	"EmF2l+BWhyQy51FymjruIjQTfGrIzCxlQo5ZkgC/FosZTaPUKAHOoM1fZpsBEkVokjFO7IXmZOpKP9zs",
+	"qVzhpsTMzBS5HbVojpD7qN0yI0YSI94NjSIHiY9vue2Ak/ipjwlKje2nBEl8LcQzKqfweQ7EWCRLQ2Vq",
+	"pjSkUU565Af2kNyOtBAj/N4d1Z84LfRMSPYrXE+UFc0BajZbBT4ZU8ro9RtjrOeiCbZwT7jgBuVRjRSg",
+	"NCe3oybBEaKtBox88+bN0Squ85HjbjlehYFI2E+cXlKW0nH6GTb8udCEi4V9sHLa6E5o1Zw5zEaxMUXU",
+	"gul4ZvTfZFKJbsano4Qpc8/6YiCmPqpA9bZ1aMBvtwSqyHMhNSQ/QMLoa0Qgn5P5zQmMVueIcJkq0kaZ",
+	"oW1k4BEeh4oL8fEvUBp9J6mlN5dG7mhmEVMsgZoRKP5W4bGEajjSLINgDdCGwdQMBclovPRj80KBRDQO",
+	"8pLFQOawtOzrbkRp4hk3hUtIdy2afZpneOlVGJi58Ag2iDfmQOAD4jWkf1vdWE7beqywuS7vqqHE+BeI",
+	"tZm2ScXaGkQSaBINSCrEvEOihWQaogGhqRIOlZGEatohEWqu8iej5XVIEkhBQ2gXCy0WbuDv28CMGoQB",
+	"DheEAd7bIK5eR0ccU579tqrJ/MU0ZGq/1ba8c1VNRaWky7UVdUP7l0uzS6aXj7mWSx9RduW202Lx6oW9",
+	"9iq8FusmoClL7aRJwsxQNH3RIMbaeqsmsFPYlk5E13QsCn1OIkdERGIq0SqKzNaO4lRwGGUigajB6vWC",
+	"JIXV/CO7BeuWVmoglMF/QsxDskCFjWfITJ4BVYWExAzdNKHunQbrRlIY2OOxthYGThY4fclhqrBbGAYT",
+	"hyZ97NU4cgecfarmkJCJkMQYKpDlemkeixMuUNQlLAkJVXgF5QQ+5My6M7YfYzzBjn/CxqEuN7rFJtUz",
+	"b+PRTefG/nrAyWmy/O6z44b3UWYZ/9PI7vKeTbKbGb2KzL5xJzOawCYRvsL8uxbpr1TTR+bqH8zF7v4x",
+	"VTCy/gMP1yIwG2WgFJ163VXLBv43CpRxYnedRNY+MYTzInW4xh749WkM/4HatrY7x9hLLZWuEs+j5lQC",
+	"1yNnnPpO3PMiTe0pQjsRr7dOAsZbwsHNvZPkfEaVd1UpjjsGA8ISg0edSMxEBlyH1oygikTvCyjQ6IkM",
+	"GzA+NX8qgKT8c0Hz3Py91zZIyMVMKD3K5YgX2dgiuHUR17yukKl3OatrzB8brlCg3ZavLgBwI46N9E2p",
+	"0lZZt5b4INZQaTFdn+WvINmlkZJSZNatSzM4N+zLEysZtT2ijJOc6pnynsFaru/Wpq/stZV42ucexMBG",
+	"D+TJgeLHJ7uR+92CrJ7/6lncSOvyxXNIWjJuRfw3SG4d8ZLxV8VLgyU2C+aLCr2UetTNibfTZOn0qfvC",
+	"+kPtuNXXjjBUXAb+JRV9Vr+hP8EB1PoLCZdijl/gkpg/zEmDxKu3LbWPBOdQUdxWKO7krPh7SMrG+XsS",
+	"VzeSn14+262ZzWCbF82vZe0uwv74tB5sg54NAy00Tbe4s8s5SUZ1PDNYi2q4BHvW0K/aCbyO8ubDVoSX",
+	"821/8g04+DoK/WOVTCmJficxslskrIqAHZZZi6B10wzvNupngPtbyptauRl00yFowi2jgZH5MeVkjHgo",
+	"wR8UaDcCayjFsRTFdKbJmMZz54Qcciucbinrug2t1y9N7Ed0ZmiWpgR95R0S4dlvDj0VZmi6oMtOiV4s",
+	"SaJIE3QNjAEpPh9yJIzY0AydUsZLU5JIyMQlKIPZhrxhUJZr0ZBT1dOVksj+ab1hm4VK6RZZWexcwiWD",
+	"RTSwqJ4sZiw1z5mDVExp4NpsgzDLsWxauu4+I5arK72zP0JeKEOFVeDHb9pNaKogXDlyHsBK0/THSTB4",
+	"exB0fRfWgS3nfBkJni6bWJLxLbZeA7Sm7BLUgFi8o8iC6ZlF5JxpRaLMwKiZ+R/CrEXUQF/9U/zhfhIZ",
+	"6B71kl5/FrldrwKf/dPZNhHRJtAT6woJF0YdaCnSxtcdYgwIc2oN6yZNLGNl6Fro9RqIt479GrpikS/P",
+	"iUFb6GMfq4/Fv368uU5CbqYsAzbo9XdEjcHspiJanLvoRNTCnQh7qyhnv3d6//Sbk3un97eHZb0AdztV",
+	"txSZaZ2bdTH/qlJp10simSWljF33Md66Gzb7Ile5UEwLuQxJJBYc5HH1rPWm0ziDYzUT+dq0ZuO1BmnG",
+	"+7+3F0c/06Nfu0cPRp3h8Ojdn28fr311589/8rFPqXz2O8FNNdQ6vqX4WVVOeEB8OseKoaewvJ4M2ls+",
+	"GBN8IeRcrZx4POsPukl0jsJCFJowHZKCa5Y6TeKgYntHHnST9l6c9PeWC5VTzBDF0DrptAfbnRsRBioW",
+	"OagNo1MSp8ycaDNFRpckEeR2uSHOlRQSCROjmp2KaXgrMAywF4p8Zagw5GT0wxN7Q6+/giTDoODsfQHu",
+	"dyM/9oQ7T2FZmUw7XWetZ6axVoSq82ZUruApKEUot2FPprSkWkiy+vRoO5rrMFbrE4bb4btDWzt4PvmU",
+	"vqnP4Dz6Arw6XzzgPtwGb9nYjTXewjdP4RPZP59xS+ewwWmKIlArSCcd8gQNBgfNDay2YLwteMfGVhip",
+	"+ejn+cn7f3Sz3uXDb7JT2v873F++Pps9KL6/F788Sd701PNv8mfdydMP//vrYUxWydXDBOCa8Xxt+XYg",
+	"9PKxZVME2dWvHqzp6j+E+9oyY91iaSB3ZyHWJhz+VClYKRaqQ6JJkab2MESD8hLKE0INErOXKIBkZA6N",
+	"G9FeFQ65Lh23RmyDNHOAUWQsBdW21JoGRRjUczqHD47uNZBsiNmPokWyJGJC4BLk0ubytJh0nySv15uT",
+	"vDqrKRLdyTdwNunG95IzejrpTsb3aA969Jt78Qn0xmcU8X9bHHj36MKYi+MUCMMkiQkDOSCCQxm3MHep",
+	"DYk2mE2wng8XknY2RTjkazk8UZ0cFpIoAz0TCa4JTVOxcB5vly9m/pZUwwjdR/a3OmHFjL4heO+msdm1",
+	"mABh7mQZiEI7KqvUiPXEK8sz22KeHpOBSs3iIqVS2QVkisRUQR1zNP/HlF++9Lqbwc9ib8pg5UIKPg0R",
+	"nuUg8hRCPCB2eKbJDNJcodeNLNCtYeQmm878AaYZ43oTGBUGIGJgFoFhI2jKFJlzseDeIZtcuiEkVvAE",
+	"JFlgKnR9YEkqplNI7KK5UXb7RcvM0tjqzsbsPoGFoXcbhb+ecXF4UsUKvXYAH21/A5pqD/ZbDyyLuUc6",
+	"rcyzJTT7NYKFlCo9MoaJN570+AONkWMpyRgvNFw/lLQ5fChhwj74eXrCpNIN300pPOewDNF7CWlqPihC",
+	"jYTYgl78JwqNzY9a5t8fwayKGJF5rbNr+Jl2gx23dwfhnRWea23DhlPlj8KYfd974c3ZvEbUBXnrYyIu",
+	"SOS2aEu5qR6QZ63kaFA6FRACYQ5sh0R2h6NBub+EomUeIvJjnNgdabqr3XgYhmObXNUvhEiN1aZ8uSX2",
+	"sUax4Nyjp+uQnSKoJeW8syHRJ4V6kPXfM/ph0xzVxliFbxZmDP5ZcMk3jfNjDrwRKlT+IRbUwKItVDit",
+	"qMiMJlW908TlUZeD75X+tOrWaBDfWrBwdRuay1VR7GO0amdfulKU9R3OhdiWdLb9hNWcs5Yo+rAMX6Lb",
+	"3ZNptvL0lg7fQ7wEmjDuUgNXFO0M4vlW6j2Q0wsFU2HkEaH6nERijm7LhYNniBK9qXJeNBEGDSi8N7YI",
+	"y2fxr4ACvcmdtafSv54L59MkUlTP2BjO95xWU3rMqhwkZrcLbtBAS9XZnLwfLwo9I1rMga/mpQ7QWlFl",
+	"emr9ET5AXGgYTApuBULjO5nHLvQ4UFpIm3Bh768/lxf/IsaqvPoSYi1k9dFlW7tPjVC8HWvtC3e9T0r/",
+	"hGt3WEAxY7z5be9a7n0Mk3GxwBxIqomNzZYWKzcaaiWccj/ZP4j3GktEFy6fyBPS62wLpxzgWlwXPwri",
+	"QjK9fGVucFV6QCVIw0yY84Gfvi25/vs3r4Nw3eRnUw7JEeOoi2+putpnDpzc/v7N65A8ftU/u4dOfyQO",
+	"kSqOXT/bTOscnZDI2k99/ryLJt/fjizWjeejf//zX9EddO+VuKBKklzMRJkUGRJOpRQLSMpCJAsXGvja",
+	"WulYLGmrDupqyX8cWcKOnqKvq8RUOXMg65UFGhvobjr/S8JVk3AP2nkKkBsjXHBn06qt5DkC/PSZ3WZ8",
+	"4okRPjS0EF1IA2DIC6H0VMKrvz8jjKMJNKbxHHgyqNMxqqqOkFDy8vGr1+TixRMEAGbFVWidZCH5TtJ8",
+	"9vdn6FGwMicccvS/cfLDoxfuoTpDPuR376IzTHXu3iWPa58XoVwtWmF2RTPnHbsdPbb1kgNjp9mcsIYj",
+	"gzBeZmUYMq1bashrvxReYOz8yPo8zOhRbfBH1jmBqFdMXX2ATSPvkJ84eizIhEGaYBYrJd+/+vE5UhaS",
+	"wv485FhwS+raaZxIQo42AlGMT1M4uqRpAUnrKgkkOu12yZozzC3Wa5aBunsXL3z57SNycnLywFDx0+tH",
+	"dqkyFkuhXEl6WbBM7t41NkV5Y/T2XWTzUzHhOyQoyDBg76Z5WVa2JrgxF1VQHRGokUQk+seRu+roSRKR",
+	"21Z89b8xZyq6OPqZ0KNfSffoAemQETmK7thwmd1WQtMFVklSRQQHy9wpi8HBNMfZFzmNZ3DU73SN/pSp",
+	"ExVqcHy8WCw6FH/uCDk9dveq42dPHj1+/uox3mMEH9MolZHVgzAwR8kyf7fTs5eIHDjNWTAITjrdzgnm",
+	"LuoZSsRjmrPjy94xhvSOm1lwU18pdp0EAarmoUbZnlGEoa18r4sxLX5uBg0tszTkhjI7tDDLjw6CzpA/",
+	"qoShrbasZZrNkaq0q/M+Vq7WJ0kwCAwvPKzVb7PC/+2a5cDTRjIe49atZlHNpvLyCvPsV3DVBl5X4XYS",
+	"SneoEXObCHBW+yHTl7py++RuV5mq8vBtEDzZSEor67UmaGfU109zvVXHtn3BHhe6zgFX71aq8vvd7ier",
+	"mWtkj3oK537kQHIjpMWkWkosDz21JPhGrkg9bnQPwFt6u29plZ3iTSe7b6oLoq/C4GyfO5qVmFeNVJWd",
+	"M7kyniYQw6PXRBJv35m9bUAi+0UTpb19ZzZVFVlG5dKda9LMeaVT1UqDfXcVBrlQHtl14dQtNaAjBqtL",
+	"ygKNKjvzfC07EwHWeEkoSQqJ8Z9fxLhWq1X6VSwyUGX+5pAb9Oz0GoleSJiAHKA34S8n3Qj/UKTILVjD",
+	"2ha+JKVSKxPuAfFE4kEKmMYpwWiHBBXahYvuHYn6NNd5YDSJVsrUbXTRoAd3LY5tnpvcbsYWw2YY8Y4d",
+	"cchd/WBjTKY75EduJT+SsEPekxm9xCCPgrBMLdEzWJIFSCjrNXeogbaV5dUDzTzNXXogwt0ZFt3uSex2",
+	"Aj9AZJvN3O+fdu+EJeIg97qdTXjVbnewoXVL35Ptti6VLwhipyq4iOtwS5F4JlgMLuXRAEbMzVqHkM5p",
+	"2D8lM1HgBqzwkF23IUf+Rq1rk7jKzB1XCIxOkui0+4CwBLJcaODxcjSH5UhCoSCJtuD2J/UdDrn7F+Ts",
+	"bFcvm3dVvOqhSJb719mjGjDsjIK+EiOPK0vE6HvDtAY5mfX2pua2A9/u4Z4JmhBtZHZFbiNp+MrGQTCd",
+	"rzX1hYOkmEJqdtfMXkf5rasxwbyviqCmIe+SaB0RmM96dbV39b8vb/mq7dVxCWYrirR3YG+DRows6Hf7",
+	"9456vaN+93W/Ozi5N+h2O73+yenZvZ89WT2DlaSDleSqMivAPPnohPbHvfg0accjGjP2fDParIDeg17y",
+	"gHaPziZdOLofn8HRA3rWP7o3uTdpDNtc5zKFqvrknG7NfPaSE8pMzsM2psxq21Sab0U1fDCWDorUqgpg",
+	"wtLUZlk2+g88E3aHNkXg9awUL3WbqgM6Z31+eHNwc42MfhiVCmLk9OVaryBMMkhRcZOzbgUvQldnWCZa",
+	"u9g7pl3cYNslXxOXyPccLqvHZos3gafhCqqJQRguqIUreLrHTrU7M+FtDz6mQZNlVV93pnLB6edr0hS1",
+	"iIoG6JUsu7dh1zY6B94h5XXjQrWTsaq2GBbkdYY82qAUB1WGcmzmWNertoWe0Z1mkXt7QPGqBQ7ecLbP",
+	"GfK0EPlagb+VjxW3+KH/VbjBoXFsRLU6rqJhG50beEVlgLsTn0thTmRorIBG1MumFllfB09cOptl6rJQ",
+	"ZIOHpGPwegN3i0ITyonIgSMF6DX6FaRQPkz7Heg6Mncti7dxXKslQZ3miQl329HdbiuYe7YSlO3WEdYu",
+	"hn1t6GF1zF57zJPWmP3uyqCn9aC9/gFYZz08ukGt4hr8Ya3fwKGtIuZHyNbmFDKlWawOPb+/seTKcmkK",
+	"vmahz62l2zJLO2Q1J6Ddow31fpwKLK+8qAJfRiG4kkYXInZJeHRJmBryKbsETorcmmCoQkpfAOoRM+pE",
+	"ApSOhvOqg8sl00t0uCtNlwolAfoTxkvCEt9J/ys+7X7WK8a6ZzTPwT5no7rY2He2sJ+hM3pAIiHzGeUR",
+	"mWGBPzpptWjWk91SlYsgiqmKaQLRkNvlr24QHfKmUfbT9iXEM5YmEnipNF19ObmNxuSMqlF5RXSnYUOu",
+	"OhfdNS3bsYrH41MEYeAo9MXj132Cp1uL+7D4lcPvIQ4OBlk2339kV3bkzNgSaaFiqisC6vL+m0JX69Q4",
+	"8NoGtAOyVwfF3wO0NpmysZIlMkW13G/56Q3GFgtzsc0PDmiSkP8ux/iLZVCzCPV3Ja/e3Ea0zpbdgjai",
+	"LZFoJW3ITKRWDjRX/6vUOVZm1rIIrWStKpfuJqexFxI+X3egGlWxBd5VfSsVWW/u2vFhuYd1w9AbDV1s",
+	"dyp84fDnmoLgq+Tg70DvsHPWoMCO+Fjd0tzMlFNtM832gVBVZX2JcarQCCIfg2RcSsrSIJ+QKBfQSBmf",
+	"Wx9Vo3+L1cpqyOcAOeaTYjLID21VVTeQPu2euO9HNrnMqpU7PrDUzKAKPsZdDB802Ga49Z6U6Sq2SZyV",
+	"nguA+UYv7f0E+cI85+aRpkIkG0fAjIVDfLu+FLK9fLufV9IYdmHOlbL4zxQ7Dn9sv63q8f2HA2gvW9L2",
+	"L6W1fWIEUIhJEgbi2L6N17Erj+vWpNtAwIpgvGjFN8N2cLMUlmhTCmmDnQ7lVg6futHqptyVi7Ir5o0d",
+	"2EbH1g2HFolUIRFpUqfn/AEWvpRj8WYmMMO97HBcm1IbIcRR2S/3o3DEXmfq+DdXPXS482btWLzEoqLt",
+	"B+N0S4MLY7xxYReKUL4kmZDwdXDyzTb9XrdTXO539XlQpxzPaFKt4tdrJL6mc3DlVXVKN13Q5c0clnAT",
+	"U+JrhDr+dwHVdXebQ7K7cuwM2i/2V2kuAcmdEQl5SmPr7Svl/pr9aq5cO5OHIO/9mNdTjfyZoW2rIfkW",
+	"Vfkfimj/AKg7zXarWFw3pUPU8E5VWncAP8RLZbsvJjVgrmIQnviDLiXRZizqqDhUDros3nc3ejYbHdQ3",
+	"HM6UaoNf3TvEVtLN/8CzXw6ercJYtpTp5jxhO45d3OpX7D14ZYfin14+szGvnCq1EDIJ9yl5wDxZ62Fz",
+	"NSP4mrfSCVbm9m72GTc6Kn9sGoAtPcltgZR6nw6Oj7GOa6AglqD/p9e/3+l2up3e4Oz0pN879ibhXR1W",
+	"j9Agf9N7rlY9hyv5bY+weOaRbQjqqbfn4khpISH60vPavkCX1FcpPf4mFrY7K/JNU3zc2h0BujFJYluv",
+	"D377OK+9t6jBB+TbcVRbqWDTitdS/TFxv4z0rxQAW8lUJb4NuW31TiiHhSt7nDvjQKRJtbq3FEGzgWAh",
+	"ABClIS9fHbhymh0OKfPWQ0yAGvJ9EjZsgy1Mxc+A6w55MjE2vU3pnlCWKpdht9r6GqfsDHlZDdLvdm2d",
+	"IL5bwiXNn3TLUoyQQKqA9Lv9dr1I3YzbJ6GbFf0fK5kPSVauEpLLrtrNAv+VNOzT7qDb7Zz9vL/Ubj7V",
+	"dg8/U9bJr1p5k9bZ3+/2P8sC1O3EP/ci2OShqQCj4b+mPBL7aojtaST1ayRuNImkJuVryyFpZFr4Ukjq",
+	"d9nceD7OoTkfuNCrh7ZOdnZCz706xPoEyxcNtN8LYBXF+crrkGzYb0GVS3r+KgHGQ9RblSYt37lQr5pR",
+	"f8235u4ZkCo7X/nNjB12hALAtp+2jtp5IBSAIrjhC94h1nmeuOs1XZKUKQ2Ja9Vdhu+HRivmmtCJBmnU",
+	"YGK1pdcv8NQ2wtpdW22NnU9d1Fz1TvvaKonL9mcb1IenGv7Ldk98GUXBFy+ekLI1mztw+HFzQXC7gbJ7",
+	"YxvyaNnCgRuRZrt5Ghh43mzBOQfIrQmPp39G1axDXrWCwBLK4uEh3+ELwATktQ5/dr5WBxrX82WOb1U5",
+	"97gYhrwlGzBLp4reME4iF1eIVqZ0Kt4MbSnaWE1rKzmvn1/jetW1qyKbpLiC6KVd3VSIzWk29kUCTnxw",
+	"Np3pdIlvhZC67mFYtoqqBXAVKXG0WI60zfRW6GqsZpOKshjRNpBphF7cKAfXZDZe4vDJCjIPKj2sWul4",
+	"T0lYu4tdGnkMf3hjPnNc5HeXtD9g3JSXwnZd1nqBzfFvc1juSgIopbHSIldlamBZQxESwV2BVbsmyyEb",
+	"C8pkDXJcDiEiWGw4NeQXVgTai5zkdvgIBd45sQDZtli65ToVNZJ3vYa+GawUiPukIhjaEmEJw6f8ylIR",
+	"tt/RNKB+d2a1m7OVXXegV7dhGKUnt82OuarOOxti9pbPPy5kb47QDBtc/7rZIih7mSjbxM9BBXco7Bmp",
+	"OoOrc9Sh6NzjonLUeZPRXWftj3VaVX4YMd/fknVzbyrS8z/bdU/Nx3Jni9OetJefpuyyafjZ3XTSEa3p",
+	"zTv7rNypsdAzkqeUV4XobGr3qk4v/EWMUYbY1+ysbWbdWvVj97PuxOrevjaqnOkD2xUVu2S6vzPK+NoF",
+	"Nfk1W1yHS+qH8jBKo68HgkhEY3zqHEVMuRceXpNnzg52r33UsjX85e5VUzuWsWg7Sz7Ber4SGbg2KYpg",
+	"j1Y+PSeRfa6IKLq0L1BYQYIvQcvl0cVE27fY+aZ3Vx/jpfZKN/8nPJePKK8bOo+d6ZZ4T6YzADbrAYc7",
+	"KrbC0AdTJBFxgSGIqoHfMboP3BSrQz1RIsUGibHIma0ho/jexUouh66lJye0jG7UCqYyYdZzyt7MhA1W",
+	"GMupUHWq9NrtZebJ+hgt+7XsQmXlipBhw0ZTdUvMW8SOoDotPegb/oUUY7C3Vq3XrR3dFJ+y4NzFet1w",
+	"bpuu3l39fwAAAP//",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

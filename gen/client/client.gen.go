@@ -2490,12 +2490,12 @@ type ClientWithResponsesInterface interface {
 
 // ListBranchesResponse401Headers the declared response headers of an HTTP 401 response for ListBranches
 type ListBranchesResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // ListBranchesResponse503Headers the declared response headers of an HTTP 503 response for ListBranches
 type ListBranchesResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type ListBranchesResponse struct {
@@ -2580,17 +2580,17 @@ func (r ListBranchesResponse) ContentType() string {
 
 // CreateBranchResponse201Headers the declared response headers of an HTTP 201 response for CreateBranch
 type CreateBranchResponse201Headers struct {
-	Location *string
+	Location string
 }
 
 // CreateBranchResponse401Headers the declared response headers of an HTTP 401 response for CreateBranch
 type CreateBranchResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // CreateBranchResponse503Headers the declared response headers of an HTTP 503 response for CreateBranch
 type CreateBranchResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type CreateBranchResponse struct {
@@ -2705,12 +2705,12 @@ func (r CreateBranchResponse) ContentType() string {
 
 // GetPoolStatsResponse401Headers the declared response headers of an HTTP 401 response for GetPoolStats
 type GetPoolStatsResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // GetPoolStatsResponse503Headers the declared response headers of an HTTP 503 response for GetPoolStats
 type GetPoolStatsResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type GetPoolStatsResponse struct {
@@ -2795,12 +2795,12 @@ func (r GetPoolStatsResponse) ContentType() string {
 
 // DeleteBranchResponse401Headers the declared response headers of an HTTP 401 response for DeleteBranch
 type DeleteBranchResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // DeleteBranchResponse503Headers the declared response headers of an HTTP 503 response for DeleteBranch
 type DeleteBranchResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type DeleteBranchResponse struct {
@@ -2892,12 +2892,12 @@ func (r DeleteBranchResponse) ContentType() string {
 
 // GetBranchResponse401Headers the declared response headers of an HTTP 401 response for GetBranch
 type GetBranchResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // GetBranchResponse503Headers the declared response headers of an HTTP 503 response for GetBranch
 type GetBranchResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type GetBranchResponse struct {
@@ -2989,12 +2989,12 @@ func (r GetBranchResponse) ContentType() string {
 
 // UpdateBranchResponse401Headers the declared response headers of an HTTP 401 response for UpdateBranch
 type UpdateBranchResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // UpdateBranchResponse503Headers the declared response headers of an HTTP 503 response for UpdateBranch
 type UpdateBranchResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type UpdateBranchResponse struct {
@@ -3107,12 +3107,12 @@ func (r UpdateBranchResponse) ContentType() string {
 
 // ListBranchAccessResponse401Headers the declared response headers of an HTTP 401 response for ListBranchAccess
 type ListBranchAccessResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // ListBranchAccessResponse503Headers the declared response headers of an HTTP 503 response for ListBranchAccess
 type ListBranchAccessResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type ListBranchAccessResponse struct {
@@ -3204,12 +3204,12 @@ func (r ListBranchAccessResponse) ContentType() string {
 
 // RevokeBranchAccessResponse401Headers the declared response headers of an HTTP 401 response for RevokeBranchAccess
 type RevokeBranchAccessResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // RevokeBranchAccessResponse503Headers the declared response headers of an HTTP 503 response for RevokeBranchAccess
 type RevokeBranchAccessResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type RevokeBranchAccessResponse struct {
@@ -3294,12 +3294,12 @@ func (r RevokeBranchAccessResponse) ContentType() string {
 
 // GrantBranchAccessResponse401Headers the declared response headers of an HTTP 401 response for GrantBranchAccess
 type GrantBranchAccessResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // GrantBranchAccessResponse503Headers the declared response headers of an HTTP 503 response for GrantBranchAccess
 type GrantBranchAccessResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type GrantBranchAccessResponse struct {
@@ -3405,12 +3405,12 @@ func (r GrantBranchAccessResponse) ContentType() string {
 
 // ListBranchActivityResponse401Headers the declared response headers of an HTTP 401 response for ListBranchActivity
 type ListBranchActivityResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // ListBranchActivityResponse503Headers the declared response headers of an HTTP 503 response for ListBranchActivity
 type ListBranchActivityResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type ListBranchActivityResponse struct {
@@ -3502,17 +3502,17 @@ func (r ListBranchActivityResponse) ContentType() string {
 
 // GetBranchConnectionResponse200Headers the declared response headers of an HTTP 200 response for GetBranchConnection
 type GetBranchConnectionResponse200Headers struct {
-	CacheControl *string
+	CacheControl string
 }
 
 // GetBranchConnectionResponse401Headers the declared response headers of an HTTP 401 response for GetBranchConnection
 type GetBranchConnectionResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // GetBranchConnectionResponse503Headers the declared response headers of an HTTP 503 response for GetBranchConnection
 type GetBranchConnectionResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type GetBranchConnectionResponse struct {
@@ -3613,12 +3613,12 @@ func (r GetBranchConnectionResponse) ContentType() string {
 
 // ResetBranchResponse401Headers the declared response headers of an HTTP 401 response for ResetBranch
 type ResetBranchResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 // ResetBranchResponse503Headers the declared response headers of an HTTP 503 response for ResetBranch
 type ResetBranchResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type ResetBranchResponse struct {
@@ -3724,7 +3724,7 @@ func (r ResetBranchResponse) ContentType() string {
 
 // ListKeysResponse401Headers the declared response headers of an HTTP 401 response for ListKeys
 type ListKeysResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 type ListKeysResponse struct {
@@ -3800,12 +3800,12 @@ func (r ListKeysResponse) ContentType() string {
 
 // CreateKeyResponse201Headers the declared response headers of an HTTP 201 response for CreateKey
 type CreateKeyResponse201Headers struct {
-	CacheControl *string
+	CacheControl string
 }
 
 // CreateKeyResponse401Headers the declared response headers of an HTTP 401 response for CreateKey
 type CreateKeyResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 type CreateKeyResponse struct {
@@ -3897,7 +3897,7 @@ func (r CreateKeyResponse) ContentType() string {
 
 // RevokeKeyResponse401Headers the declared response headers of an HTTP 401 response for RevokeKey
 type RevokeKeyResponse401Headers struct {
-	WWWAuthenticate *string
+	WWWAuthenticate string
 }
 
 type RevokeKeyResponse struct {
@@ -4028,7 +4028,7 @@ func (r GetHealthResponse) ContentType() string {
 
 // GetReadinessResponse503Headers the declared response headers of an HTTP 503 response for GetReadiness
 type GetReadinessResponse503Headers struct {
-	RetryAfter *int
+	RetryAfter int
 }
 
 type GetReadinessResponse struct {
@@ -4497,20 +4497,20 @@ func ParseListBranchesResponse(rsp *http.Response) (*ListBranchesResponse, error
 		var headers ListBranchesResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListBranchesResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -4609,30 +4609,30 @@ func ParseCreateBranchResponse(rsp *http.Response) (*CreateBranchResponse, error
 		var headers CreateBranchResponse201Headers
 		if values := rsp.Header.Values("Location"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.Location = &value
+			headers.Location = value
 		}
 		response.Headers201 = &headers
 	case rsp.StatusCode == 401:
 		var headers CreateBranchResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateBranchResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -4703,20 +4703,20 @@ func ParseGetPoolStatsResponse(rsp *http.Response) (*GetPoolStatsResponse, error
 		var headers GetPoolStatsResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetPoolStatsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -4797,20 +4797,20 @@ func ParseDeleteBranchResponse(rsp *http.Response) (*DeleteBranchResponse, error
 		var headers DeleteBranchResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers DeleteBranchResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -4888,20 +4888,20 @@ func ParseGetBranchResponse(rsp *http.Response) (*GetBranchResponse, error) {
 		var headers GetBranchResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetBranchResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5000,20 +5000,20 @@ func ParseUpdateBranchResponse(rsp *http.Response) (*UpdateBranchResponse, error
 		var headers UpdateBranchResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers UpdateBranchResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5091,20 +5091,20 @@ func ParseListBranchAccessResponse(rsp *http.Response) (*ListBranchAccessRespons
 		var headers ListBranchAccessResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListBranchAccessResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5178,20 +5178,20 @@ func ParseRevokeBranchAccessResponse(rsp *http.Response) (*RevokeBranchAccessRes
 		var headers RevokeBranchAccessResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers RevokeBranchAccessResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5283,20 +5283,20 @@ func ParseGrantBranchAccessResponse(rsp *http.Response) (*GrantBranchAccessRespo
 		var headers GrantBranchAccessResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GrantBranchAccessResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5374,20 +5374,20 @@ func ParseListBranchActivityResponse(rsp *http.Response) (*ListBranchActivityRes
 		var headers ListBranchActivityResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListBranchActivityResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5472,30 +5472,30 @@ func ParseGetBranchConnectionResponse(rsp *http.Response) (*GetBranchConnectionR
 		var headers GetBranchConnectionResponse200Headers
 		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.CacheControl = &value
+			headers.CacheControl = value
 		}
 		response.Headers200 = &headers
 	case rsp.StatusCode == 401:
 		var headers GetBranchConnectionResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetBranchConnectionResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5587,20 +5587,20 @@ func ParseResetBranchResponse(rsp *http.Response) (*ResetBranchResponse, error) 
 		var headers ResetBranchResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ResetBranchResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}
@@ -5664,10 +5664,10 @@ func ParseListKeysResponse(rsp *http.Response) (*ListKeysResponse, error) {
 		var headers ListKeysResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	}
@@ -5745,20 +5745,20 @@ func ParseCreateKeyResponse(rsp *http.Response) (*CreateKeyResponse, error) {
 		var headers CreateKeyResponse201Headers
 		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.CacheControl = &value
+			headers.CacheControl = value
 		}
 		response.Headers201 = &headers
 	case rsp.StatusCode == 401:
 		var headers CreateKeyResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	}
@@ -5825,10 +5825,10 @@ func ParseRevokeKeyResponse(rsp *http.Response) (*RevokeKeyResponse, error) {
 		var headers RevokeKeyResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.WWWAuthenticate = &value
+			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
 	}
@@ -5925,10 +5925,10 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 		var headers GetReadinessResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
-			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "integer", Format: ""}); err != nil {
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
 				return nil, err
 			}
-			headers.RetryAfter = &value
+			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
 	}

@@ -35,9 +35,9 @@ const getAPIKeyByHash = `-- name: GetAPIKeyByHash :one
 select id, type, name, prefix, hash, scopes, user_id, created_by, created_at, expires_at, last_used_at, revoked_at from api_keys where hash = $1
 `
 
-func (q *Queries) GetAPIKeyByHash(ctx context.Context, hash []byte) (ApiKey, error) {
+func (q *Queries) GetAPIKeyByHash(ctx context.Context, hash []byte) (APIKey, error) {
 	row := q.db.QueryRow(ctx, getAPIKeyByHash, hash)
-	var i ApiKey
+	var i APIKey
 	err := row.Scan(
 		&i.ID,
 		&i.Type,
@@ -88,7 +88,7 @@ type InsertAPIKeyParams struct {
 	ExpiresAt *time.Time
 }
 
-func (q *Queries) InsertAPIKey(ctx context.Context, arg InsertAPIKeyParams) (ApiKey, error) {
+func (q *Queries) InsertAPIKey(ctx context.Context, arg InsertAPIKeyParams) (APIKey, error) {
 	row := q.db.QueryRow(ctx, insertAPIKey,
 		arg.ID,
 		arg.Type,
@@ -100,7 +100,7 @@ func (q *Queries) InsertAPIKey(ctx context.Context, arg InsertAPIKeyParams) (Api
 		arg.CreatedBy,
 		arg.ExpiresAt,
 	)
-	var i ApiKey
+	var i APIKey
 	err := row.Scan(
 		&i.ID,
 		&i.Type,
@@ -135,7 +135,7 @@ type ListAPIKeysParams struct {
 }
 
 // user_id null lists everybody's keys.
-func (q *Queries) ListAPIKeys(ctx context.Context, arg ListAPIKeysParams) ([]ApiKey, error) {
+func (q *Queries) ListAPIKeys(ctx context.Context, arg ListAPIKeysParams) ([]APIKey, error) {
 	rows, err := q.db.Query(ctx, listAPIKeys,
 		arg.UserID,
 		arg.Type,
@@ -146,9 +146,9 @@ func (q *Queries) ListAPIKeys(ctx context.Context, arg ListAPIKeysParams) ([]Api
 		return nil, err
 	}
 	defer rows.Close()
-	items := []ApiKey{}
+	items := []APIKey{}
 	for rows.Next() {
-		var i ApiKey
+		var i APIKey
 		if err := rows.Scan(
 			&i.ID,
 			&i.Type,
@@ -215,9 +215,9 @@ type RevokeAPIKeyParams struct {
 }
 
 // user_id null revokes anybody's key.
-func (q *Queries) RevokeAPIKey(ctx context.Context, arg RevokeAPIKeyParams) (ApiKey, error) {
+func (q *Queries) RevokeAPIKey(ctx context.Context, arg RevokeAPIKeyParams) (APIKey, error) {
 	row := q.db.QueryRow(ctx, revokeAPIKey, arg.ID, arg.UserID)
-	var i ApiKey
+	var i APIKey
 	err := row.Scan(
 		&i.ID,
 		&i.Type,

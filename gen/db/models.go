@@ -465,7 +465,7 @@ func AllKeyTypeValues() []KeyType {
 }
 
 // Service and client keys. The key itself is nowhere; hash is its SHA-256.
-type ApiKey struct {
+type APIKey struct {
 	ID   uuid.UUID
 	Type KeyType
 	Name string
@@ -544,6 +544,12 @@ type IdempotencyKey struct {
 	RequestHash []byte
 	BranchID    uuid.UUID
 	CreatedAt   time.Time
+}
+
+// Tells databases and sessions of this installation from those of another on the same server.
+type Installation struct {
+	ID        uuid.UUID
+	Singleton bool
 }
 
 // Public keys (RFC 7517) that access tokens are verified with. kid is the RFC 7638 thumbprint.

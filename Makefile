@@ -1,0 +1,67 @@
+# Bough: see README.md. `make help` lists the targets.
+
+GO       ?= go
+BIN      := bin/bough
+VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
+LDFLAGS  := -X main.version=$(VERSION)
+GOLANGCI := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+REDOCLY  := @redocly/cli@2.77.0
+
+.PHONY: help
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: run
+run: build postgres ## build and start the server with its own PostgreSQL
+	./$(BIN) serve $(ARGS)
+
+.PHONY: build
+build: ## build bin/bough
+	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/bough
+
+.PHONY: postgres
+postgres: build ## see to it that there is a PostgreSQL to run
+	@./$(BIN) postgres install
+
+.PHONY: test
+test: postgres ## run all tests with the race detector
+	$(GO) test -race -timeout 15m ./...
+
+.PHONY: lint
+lint: generated vet lint-spec ## check code, contract and generated files
+	$(GOLANGCI) run ./...
+
+.PHONY: vet
+vet:
+	@test -z "$$(gofmt -l cmd server schema)" || { echo "gofmt -w these:"; gofmt -l cmd server schema; exit 1; }
+	$(GO) vet ./...
+	$(GO) mod tidy -diff
+
+.PHONY: lint-spec
+lint-spec:
+	npx --yes $(REDOCLY) lint --config spec/redocly.yaml gen/openapi.yaml
+
+.PHONY: generate
+generate: ## make gen/ from spec/, schema/ and queries/
+	$(GO) run ./cmd/bundlespec spec gen/openapi.yaml gen/client/credentials.gen.go
+	$(GO) tool oapi-codegen -config oapi-codegen.yaml -o gen/api/api.gen.go gen/openapi.yaml
+	$(GO) tool oapi-codegen -config oapi-codegen.yaml -package client -generate client,models -o gen/client/client.gen.go gen/openapi.yaml
+	$(GO) tool sqlc generate
+
+.PHONY: generated
+generated: ## fail when gen/ is not what make generate makes
+	@before=$$(find gen -type f | LC_ALL=C sort | xargs cat | cksum); $(MAKE) -s generate; \
+	after=$$(find gen -type f | LC_ALL=C sort | xargs cat | cksum); \
+	test "$$before" = "$$after" || { echo "gen/ was out of date; make generate has renewed it: commit it"; exit 1; }
+
+.PHONY: bench
+bench: bench-branch ## run all benchmarks
+	$(GO) test -run '^$$' -bench . -benchmem ./server/...
+
+.PHONY: bench-branch
+bench-branch: build postgres ## time to a branch and pause of main, beside pg_dump | psql
+	$(GO) run ./cmd/benchbranch $(ARGS)
+
+.PHONY: clean
+clean: ## remove what was built; the data in .bough stays
+	rm -rf bin

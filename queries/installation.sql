@@ -1,0 +1,2 @@
+-- name: GetInstallationID :one
+select id from installation;

@@ -1,0 +1,78 @@
+// Package fault has the one error type that callers of the API may see. Every other error is internal: it is logged
+// and shown as "internal error".
+package fault
+
+import (
+	"errors"
+	"fmt"
+	"time"
+)
+
+// Kind says what sort of refusal an error is; package httpapi gives each kind its HTTP status.
+type Kind int
+
+// The kinds, by the status they are answered with.
+const (
+	Invalid              Kind = iota + 1 // 400
+	Unauthorized                         // 401
+	Forbidden                            // 403
+	NotFound                             // 404
+	MethodNotAllowed                     // 405
+	NotAcceptable                        // 406
+	Timeout                              // 408
+	Conflict                             // 409
+	TooLarge                             // 413
+	UnsupportedMediaType                 // 415
+	RateLimited                          // 429
+	Unavailable                          // 503
+)
+
+// Error is an error that is meant for the caller.
+type Error struct {
+	Kind    Kind
+	Code    string // stable identifier, such as branch_not_found
+	Message string // for people: what was wrong and, where it helps, what would be right
+	Details string // the particulars of this case; may be empty
+	Hint    string // what to do about it; may be empty
+	// RetryAfter is when to try again, for RateLimited and Unavailable; 0 where nothing is known.
+	RetryAfter time.Duration
+}
+
+// New returns an error for callers.
+func New(kind Kind, code, message string) *Error {
+	return &Error{Kind: kind, Code: code, Message: message}
+}
+
+// Validation returns a validation_error with a formatted message.
+func Validation(format string, args ...any) *Error {
+	return &Error{Kind: Invalid, Code: "validation_error", Message: fmt.Sprintf(format, args...)}
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Is makes errors.Is match by kind and code, so that a declared error finds its variants with another message.
+func (e *Error) Is(target error) bool {
+	var t *Error
+	return errors.As(target, &t) && t.Kind == e.Kind && t.Code == e.Code
+}
+
+// Msgf returns a copy of the error with another message.
+func (e *Error) Msgf(format string, args ...any) *Error {
+	c := *e
+	c.Message = fmt.Sprintf(format, args...)
+	return &c
+}
+
+// WithHint returns a copy of the error that says what to do.
+func (e *Error) WithHint(hint string) *Error {
+	c := *e
+	c.Hint = hint
+	return &c
+}
+
+// Retry returns a copy of the error that says when to try again.
+func (e *Error) Retry(after time.Duration) *Error {
+	c := *e
+	c.RetryAfter = after
+	return &c
+}

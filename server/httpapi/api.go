@@ -1,0 +1,126 @@
+// Package httpapi is the HTTP side of Bough: routes, credentials, validation and errors, and for each operation of
+// the contract a handler that turns a request into one call of a service. It is the only package that knows HTTP, gin
+// and the generated server types; rules about branches, keys and the like are in the services.
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/getkin/kin-openapi/openapi3"
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/boughdb/bough/gen/api"
+	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/branching"
+)
+
+// API serves the operations of the contract.
+type API struct {
+	Branches *branching.Service
+	Keys     *auth.Keys
+	Tokens   *auth.Tokens
+	// Checks are what /readyz looks at, by name.
+	Checks map[string]func(context.Context) error
+	Log    *slog.Logger
+	// Metrics gets the request metrics; nil for none.
+	Metrics prometheus.Registerer
+	// TrustedProxies may say for whom they ask (X-Forwarded-For): CIDRs; empty trusts none.
+	TrustedProxies []string
+}
+
+var _ api.StrictServerInterface = (*API)(nil)
+
+// Limits of a request.
+const (
+	maxBody = 1 << 20
+	// Longer than any operation may wait for its end.
+	requestTimeout = 90 * time.Second
+)
+
+// Handler returns the handler of all operations.
+func (a *API) Handler() (http.Handler, error) {
+	gin.SetMode(gin.ReleaseMode)
+	spec, err := api.GetSpec()
+	if err != nil {
+		return nil, fmt.Errorf("reading the contract: %w", err)
+	}
+	engine := gin.New()
+	// A handler's context is then the request's, so that it sees the client go. Nothing that outlives the request may
+	// keep it: gin uses the object again.
+	engine.ContextWithFallback = true
+	// Parameters are decoded by decodePath: gin's own way would turn a plus into a space.
+	engine.UseEscapedPath = true
+	engine.UnescapePathValues = false
+	engine.RedirectTrailingSlash = false
+	engine.HandleMethodNotAllowed = true
+	if err := engine.SetTrustedProxies(a.TrustedProxies); err != nil {
+		return nil, fmt.Errorf("trusted proxies: %w", err)
+	}
+	engine.Use(a.requestID, a.observe(), a.recover, limitTime, a.decodePath)
+	engine.NoRoute(func(c *gin.Context) { a.writeError(c, errNoRoute) })
+	engine.NoMethod(func(c *gin.Context) {
+		a.writeError(c, errNoMethod.Msgf("%s is not served here; %s is", c.Request.Method, c.Writer.Header().Get("Allow")))
+	})
+
+	operations := operationsOf(spec)
+	strict := api.NewStrictHandlerWithOptions(a, []api.StrictMiddlewareFunc{refuseNil}, api.StrictGinServerOptions{
+		RequestErrorHandlerFunc:  func(c *gin.Context, err error) { a.writeError(c, badRequest(err)) },
+		HandlerErrorFunc:         a.writeError,
+		ResponseErrorHandlerFunc: a.writeError,
+	})
+	group := engine.Group("", limitBody, a.authenticate(operations), a.validate(operations))
+	api.RegisterHandlersWithOptions(group, strict, api.GinServerOptions{
+		ErrorHandler: func(c *gin.Context, err error, _ int) { a.writeError(c, badRequest(err)) },
+	})
+	return engine, nil
+}
+
+// operation is an operation of the contract with what the validator needs to know of it.
+type operation struct {
+	*openapi3.Operation
+	spec *openapi3.T
+	item *openapi3.PathItem
+	path string
+}
+
+// operationsOf lists the contract's operations by method and gin path.
+func operationsOf(spec *openapi3.T) map[string]operation {
+	out := map[string]operation{}
+	for path, item := range spec.Paths.Map() {
+		for method, op := range item.Operations() {
+			out[method+" "+ginPath(path)] = operation{op, spec, item, path}
+		}
+	}
+	return out
+}
+
+// ginPath turns {id} into :id.
+func ginPath(path string) string {
+	out := make([]byte, 0, len(path))
+	for i := range len(path) {
+		switch path[i] {
+		case '{':
+			out = append(out, ':')
+		case '}':
+		default:
+			out = append(out, path[i])
+		}
+	}
+	return string(out)
+}
+
+// refuseNil turns a handler's forgotten answer into an error; it would be an empty 200.
+func refuseNil(next api.StrictHandlerFunc, operationID string) api.StrictHandlerFunc {
+	return func(c *gin.Context, request any) (any, error) {
+		response, err := next(c, request)
+		if err == nil && response == nil {
+			err = fmt.Errorf("%s returned no answer", operationID)
+		}
+		return response, err
+	}
+}

@@ -1,0 +1,95 @@
+package httpapi
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/boughdb/bough/gen/api"
+	"github.com/boughdb/bough/server/fault"
+)
+
+var (
+	errNoRoute  = fault.New(fault.NotFound, "not_found", "there is nothing at this path")
+	errNoMethod = fault.New(fault.MethodNotAllowed, "method_not_allowed", "the method is not served here")
+	errTooLarge = fault.New(fault.TooLarge, "too_large", "the body is larger than 1 MiB")
+	errTimeout  = fault.New(fault.Unavailable, "timeout", "this took too long and was given up").Retry(5 * time.Second)
+	errDatabase = fault.New(fault.Unavailable, "unavailable", "the database cannot be reached at the moment").Retry(time.Second)
+)
+
+var statuses = map[fault.Kind]int{
+	fault.Invalid: http.StatusBadRequest, fault.Unauthorized: http.StatusUnauthorized, fault.Forbidden: http.StatusForbidden,
+	fault.NotFound: http.StatusNotFound, fault.MethodNotAllowed: http.StatusMethodNotAllowed,
+	fault.NotAcceptable: http.StatusNotAcceptable, fault.Timeout: http.StatusRequestTimeout, fault.Conflict: http.StatusConflict,
+	fault.TooLarge: http.StatusRequestEntityTooLarge, fault.UnsupportedMediaType: http.StatusUnsupportedMediaType,
+	fault.RateLimited: http.StatusTooManyRequests, fault.Unavailable: http.StatusServiceUnavailable,
+}
+
+// writeError answers with an error and ends the request. What is not meant for callers is logged, once, and answered
+// as "internal error".
+func (a *API) writeError(c *gin.Context, err error) {
+	c.Abort()
+	f := a.faultOf(c, err)
+	if f == nil {
+		return
+	}
+	status := statuses[f.Kind]
+	if status == 0 {
+		status = http.StatusInternalServerError
+	}
+	switch status {
+	case http.StatusUnauthorized:
+		challenge := `Bearer realm="bough"`
+		if c.GetHeader("Authorization") != "" { // RFC 6750, section 3.1
+			challenge += `, error="invalid_token"`
+		}
+		c.Header("WWW-Authenticate", challenge)
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
+		after := max(f.RetryAfter, time.Second)
+		c.Header("Retry-After", strconv.Itoa(int((after+time.Second-1)/time.Second)))
+	}
+	a.answer(c, status, f)
+}
+
+// faultOf finds what to tell the caller; nil when there is nobody to tell.
+func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
+	var f *fault.Error
+	var tooLarge *http.MaxBytesError
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &f):
+		return f
+	case errors.As(err, &tooLarge):
+		return errTooLarge
+	case errors.Is(c.Request.Context().Err(), context.DeadlineExceeded):
+		a.logError(c, err)
+		return errTimeout
+	case c.Request.Context().Err() != nil:
+		return nil // the client is gone
+	case errors.As(err, &connect):
+		a.logError(c, err)
+		return errDatabase
+	}
+	a.logError(c, err)
+	return &fault.Error{Code: "internal_error", Message: "internal error"}
+}
+
+func (a *API) logError(c *gin.Context, err error) {
+	a.Log.Error("a request failed", "error", err, "request_id", c.GetString(requestIDKey), "route", c.FullPath())
+}
+
+func (a *API) answer(c *gin.Context, status int, f *fault.Error) {
+	body := api.Error{Error: f.Message, Code: f.Code, RequestID: c.GetString(requestIDKey)}
+	if f.Details != "" {
+		body.Details = &f.Details
+	}
+	if f.Hint != "" {
+		body.Hint = &f.Hint
+	}
+	c.JSON(status, body)
+}

@@ -1,0 +1,114 @@
+package pgcopy
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// Options say what [Copy] copies and how.
+type Options struct {
+	// Source is the database to copy. The role owns it and what is in it, or
+	// is a superuser.
+	Source *pgx.ConnConfig
+
+	// Target is the database to copy into. It is empty, made from template0,
+	// and on the same server.
+	Target *pgx.ConnConfig
+
+	// SchemaOnly leaves out all rows and large objects. Sequences are at their
+	// start; materialised views that hold rows in the source are refreshed on
+	// the empty tables.
+	SchemaOnly bool
+
+	// Jobs is the number of connections, to each of the databases, that copy
+	// rows and build indexes at the same time. Zero means 2.
+	Jobs int
+
+	// PGDump is the path of a pg_dump of at least the server's major version.
+	// If it is empty, the built-in schema reader is used.
+	PGDump string
+
+	// Progress, if not nil, is called when a phase begins and while rows are
+	// copied, by one goroutine at a time.
+	Progress func(Progress)
+}
+
+// Phase is a part of the work of [Copy].
+type Phase string
+
+// The phases in their order. PhaseRows is left out if only the schema is copied.
+const (
+	PhaseSchema  Phase = "schema"  // reading the schema, creating types, tables and views
+	PhaseRows    Phase = "rows"    // rows, large objects and sequences
+	PhaseIndexes Phase = "indexes" // indexes, constraints, triggers, policies and the rest
+	PhaseRefresh Phase = "refresh" // materialised views and planner statistics
+	PhaseVerify  Phase = "verify"  // comparing the two databases
+)
+
+// Progress is how far a copy has come.
+type Progress struct {
+	Phase      Phase
+	Tables     int   // tables whose rows are copied
+	AllTables  int   // tables to copy rows of
+	Rows       int64 // rows copied
+	Bytes      int64 // bytes of these rows as they were sent
+	SourceSize int64 // size of the tables on disk; Bytes ends near it, not at it
+}
+
+// Result is what a copy has done.
+type Result struct {
+	Tables   int           // tables whose rows were copied
+	Rows     int64         // rows in them
+	Bytes    int64         // bytes of these rows as they were sent
+	Schema   string        // what wrote the schema: "pg_dump" or "builtin"
+	Duration time.Duration // time it took
+}
+
+// UnsupportedError says that the source has objects that the built-in schema
+// reader cannot recreate. Nothing was copied.
+type UnsupportedError struct {
+	Objects []string // what they are, as "operator class app.by_length for btree"
+}
+
+func (e *UnsupportedError) Error() string {
+	list := e.Objects
+	more := ""
+	if len(list) > 10 {
+		list, more = list[:10], ", …"
+	}
+	return "the database has objects that cannot be copied while it is in use: " + strings.Join(list, ", ") + more +
+		" (install a pg_dump of the server's version or newer, or close the open sessions and copy by CREATE DATABASE … TEMPLATE)"
+}
+
+// sourceChangedError is the failure of a copy that ran into a change of the
+// source's schema.
+type sourceChangedError struct{ err error }
+
+func (e *sourceChangedError) Error() string {
+	return "the schema of the source is being changed, try again: " + e.err.Error()
+}
+
+func (e *sourceChangedError) Unwrap() error { return e.err }
+
+// Retryable reports whether a copy that failed with err may succeed if tried
+// again, into a new target, since it met a change of the source's schema or a
+// lock held for long by somebody else.
+func Retryable(err error) bool {
+	var changed *sourceChangedError
+	if errors.As(err, &changed) {
+		return true
+	}
+	var pg *pgconn.PgError
+	if !errors.As(err, &pg) {
+		return false
+	}
+	switch pg.Code {
+	case "55P03", "40001", "40P01": // lock_not_available, serialization_failure, deadlock_detected
+		return true
+	}
+	return false
+}

@@ -1,0 +1,88 @@
+package pgserver
+
+import (
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// setDeathSignal asks for a fast shutdown of the child when the thread that
+// forked it ends, which covers Bough being killed with SIGKILL.
+func setDeathSignal(attr *syscall.SysProcAttr) { attr.Pdeathsig = syscall.SIGINT }
+
+// serves reports whether the process is a postgres at work in the cluster. The
+// postmaster and all its children have the cluster as working directory. A
+// zombie has neither program nor directory and is not one.
+func serves(pid int, cluster string) bool {
+	proc := "/proc/" + strconv.Itoa(pid)
+	exe, err := os.Readlink(proc + "/exe")
+	if err != nil {
+		return false
+	}
+	// A package upgrade removes the running program's file.
+	if filepath.Base(strings.TrimSuffix(exe, " (deleted)")) != "postgres" {
+		return false
+	}
+	cwd, err := os.Stat(proc + "/cwd")
+	if err != nil {
+		return false
+	}
+	dir, err := os.Stat(cluster)
+	return err == nil && os.SameFile(cwd, dir)
+}
+
+// clusterProcesses lists the processes that serve the cluster.
+func clusterProcesses(cluster string) []int {
+	var pids []int
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if pid, err := strconv.Atoi(e.Name()); err == nil && serves(pid, cluster) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// clones reports whether the file system of dir copies files by reference.
+func clones(dir string) bool {
+	src, err := os.CreateTemp(dir, "bough-clone-*")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(src.Name())
+	defer src.Close()
+	if _, err := src.Write(make([]byte, 8192)); err != nil {
+		return false
+	}
+	dst, err := os.CreateTemp(dir, "bough-clone-*")
+	if err != nil {
+		return false
+	}
+	defer os.Remove(dst.Name())
+	defer dst.Close()
+	return unix.IoctlFileClone(int(dst.Fd()), int(src.Fd())) == nil
+}
+
+// memoryBytes returns the memory this process may use: the machine's, or the
+// control group's limit where that is lower. 0 if unknown.
+func memoryBytes() uint64 {
+	var info unix.Sysinfo_t
+	if err := unix.Sysinfo(&info); err != nil {
+		return 0
+	}
+	total := uint64(info.Totalram) * uint64(info.Unit)
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if limit, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 {
+			total = min(total, limit)
+		}
+	}
+	return total
+}

@@ -1,0 +1,29 @@
+//go:build !linux && !darwin
+
+package pgserver
+
+import (
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+func setDeathSignal(*syscall.SysProcAttr) {}
+
+// serves reports whether the process is a postmaster of the cluster, by its
+// command line.
+func serves(pid int, cluster string) bool {
+	out, err := exec.Command("ps", "-ww", "-o", "command=", "-p", strconv.Itoa(pid)).Output()
+	if err != nil {
+		return false
+	}
+	command := strings.TrimSpace(string(out))
+	return strings.Contains(command, "postgres") && strings.Contains(command+" ", " -D "+cluster+" ")
+}
+
+func clusterProcesses(string) []int { return nil }
+
+func clones(string) bool { return false }
+
+func memoryBytes() uint64 { return 0 }

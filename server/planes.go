@@ -1,0 +1,164 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/pgserver"
+	"github.com/boughdb/bough/server/postgres"
+)
+
+// Names of the databases on the embedded PostgreSQL, and of the control database elsewhere unless configured.
+const (
+	mainDatabase    = "main"
+	controlDatabase = "bough"
+)
+
+// Planes are the two sides of an installation: the control database and the server with main and the branches.
+type Planes struct {
+	Control  *pgxpool.Pool
+	Data     *postgres.Cluster
+	embedded *pgserver.Server // nil with an external PostgreSQL
+}
+
+// Open starts the embedded PostgreSQL, or connects to the external one, and brings the control database up to date.
+// The caller closes the planes.
+func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err error) {
+	p := &Planes{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.Close())
+		}
+	}()
+	mainURL, controlURL := cfg.DatabaseURL, cfg.ControlDatabaseURL
+	if mainURL == "" {
+		p.embedded, err = pgserver.Start(ctx, pgserver.Options{
+			DataDir: cfg.DataDir, BinDir: cfg.PostgresBin, CacheDir: pgserver.DefaultCacheDir(), Log: log,
+		})
+		if err != nil {
+			return nil, err
+		}
+		mainURL, controlURL = p.embedded.URL(mainDatabase), p.embedded.URL(controlDatabase)
+		if err := postgres.EnsureDatabase(ctx, mainURL); err != nil {
+			return nil, err
+		}
+	} else if controlURL == "" {
+		if controlURL, err = postgres.WithDatabase(mainURL, controlDatabase); err != nil {
+			return nil, err
+		}
+	}
+	if err := distinct(mainURL, controlURL); err != nil {
+		return nil, err
+	}
+	if err := postgres.EnsureDatabase(ctx, controlURL); err != nil {
+		return nil, fmt.Errorf("control database: %w", err)
+	}
+	if p.Control, err = postgres.OpenControl(ctx, controlURL, cfg.Pool.Control); err != nil {
+		return nil, fmt.Errorf("control database: %w", err)
+	}
+	if err := postgres.Migrate(ctx, p.Control); err != nil {
+		return nil, err
+	}
+	installation, err := db.New(p.Control).GetInstallationID(ctx)
+	if err != nil {
+		return nil, err
+	}
+	strategy := postgres.Strategy(cfg.Branching.Strategy)
+	if strategy == "auto" {
+		strategy = ""
+	}
+	p.Data, err = postgres.OpenCluster(ctx, postgres.ClusterConfig{
+		URL: mainURL, Installation: installation, Log: log,
+		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout},
+		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
+		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,
+		Reflink: p.embedded != nil && p.embedded.Reflink(),
+		PGDump:  p.dumpProgram,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("main database: %w", err)
+	}
+	return p, nil
+}
+
+// dumpProgram finds a pg_dump that can read a server of the major version.
+func (p *Planes) dumpProgram(major int) string {
+	if p.embedded != nil {
+		if path, ok := p.embedded.Installation().Tool("pg_dump"); ok {
+			return path
+		}
+	}
+	found, err := pgserver.Find(pgserver.FindOptions{})
+	if err != nil || found.Major < major {
+		return ""
+	}
+	path, _ := found.Tool("pg_dump")
+	return path
+}
+
+// distinct refuses a control database that is main: it would be copied into every branch, with all its secrets.
+func distinct(mainURL, controlURL string) error {
+	main, err := pgx.ParseConfig(mainURL)
+	if err != nil {
+		return fmt.Errorf("database-url: %w", err)
+	}
+	control, err := pgx.ParseConfig(controlURL)
+	if err != nil {
+		return fmt.Errorf("control-database-url: %w", err)
+	}
+	if main.Database == "" {
+		return errors.New("database-url names no database")
+	}
+	if main.Host == control.Host && main.Port == control.Port && main.Database == control.Database {
+		return fmt.Errorf("main and the control database are both %q; branches would carry Bough's secrets", main.Database)
+	}
+	return nil
+}
+
+// CheckMigrations returns an error unless the control database has this program's schema.
+func (p *Planes) CheckMigrations(ctx context.Context) error {
+	current, wanted, err := postgres.MigrationState(ctx, p.Control)
+	if err == nil && current != wanted {
+		err = fmt.Errorf("the control database has schema version %d, not %d", current, wanted)
+	}
+	return err
+}
+
+// Failed is closed when the embedded PostgreSQL was given up. Without one it never is.
+func (p *Planes) Failed() <-chan struct{} {
+	if p.embedded == nil {
+		return nil
+	}
+	return p.embedded.Done()
+}
+
+// Err says why the embedded PostgreSQL was given up.
+func (p *Planes) Err() error {
+	if p.embedded == nil {
+		return nil
+	}
+	return p.embedded.Err()
+}
+
+// Close closes all connections and stops the embedded PostgreSQL.
+func (p *Planes) Close() error {
+	if p.Data != nil {
+		p.Data.Close()
+	}
+	if p.Control != nil {
+		p.Control.Close()
+	}
+	if p.embedded == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	return p.embedded.Stop(ctx)
+}

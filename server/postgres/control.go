@@ -1,0 +1,192 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/tern/v2/migrate"
+	"github.com/riverqueue/river/riverdriver/riverpgxv5"
+	"github.com/riverqueue/river/rivermigrate"
+
+	"github.com/boughdb/bough/schema"
+)
+
+// MinServerVersion is the oldest PostgreSQL that Bough works with, as server_version_num.
+const MinServerVersion = 150000
+
+const versionTable = "public.bough_schema_version"
+
+// WithDatabase returns the connection URL (or keyword/value string) with another database name.
+func WithDatabase(connString, database string) (string, error) {
+	if !strings.HasPrefix(connString, "postgres://") && !strings.HasPrefix(connString, "postgresql://") {
+		return connString + " dbname='" + strings.NewReplacer(`\`, `\\`, `'`, `\'`).Replace(database) + "'", nil
+	}
+	u, err := url.Parse(connString)
+	if err != nil {
+		return "", errors.New("the database URL cannot be read") // err would repeat the password
+	}
+	u.Path = "/" + database
+	u.RawPath = ""
+	query := u.Query()
+	query.Del("dbname")
+	query.Del("database")
+	u.RawQuery = query.Encode()
+	return u.String(), nil
+}
+
+// EnsureDatabase makes the database that connString names, unless it is there. It connects to the server's postgres
+// or template1 database for that.
+func EnsureDatabase(ctx context.Context, connString string) error {
+	cfg, err := pgx.ParseConfig(connString)
+	if err != nil {
+		return err
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err == nil {
+		return conn.Close(ctx)
+	}
+	if !hasCode(err, "3D000") { // invalid_catalog_name
+		return err
+	}
+	name := cfg.Database
+	conn, err = connectMaintenance(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(ctx)
+	_, err = conn.Exec(ctx, "create database "+ident(name))
+	if hasCode(err, "42P04", "23505") { // another process was faster
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("creating database %q: %w", name, err)
+	}
+	return nil
+}
+
+// connectMaintenance connects to a database that is never branched, to create and drop others from there.
+func connectMaintenance(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
+	var errs []error
+	for _, name := range []string{"postgres", "template1"} {
+		c := cfg.Copy()
+		c.Database = name
+		conn, err := pgx.ConnectConfig(ctx, c)
+		if err == nil {
+			return conn, nil
+		}
+		errs = append(errs, fmt.Errorf("database %q: %w", name, err))
+	}
+	return nil, errors.Join(errs...)
+}
+
+// OpenControl opens the pool of the control database. The caller closes it.
+func OpenControl(ctx context.Context, connString string, maxConns int32) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(connString)
+	if err != nil {
+		return nil, err
+	}
+	cfg.MaxConns = maxConns
+	cfg.ConnConfig.RuntimeParams["application_name"] = "bough control"
+	cfg.MaxConnIdleTime = 5 * time.Minute
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := pool.Ping(ctx); err != nil {
+		pool.Close()
+		return nil, err
+	}
+	return pool, nil
+}
+
+// Migrate brings the control database to this program's schema, the job queue's tables included. Several processes
+// may call it at once; an advisory lock makes them take turns. A database that is newer than the program is an error.
+func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
+	err := pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		m, err := newMigrator(ctx, c.Conn())
+		if err != nil {
+			return err
+		}
+		return m.Migrate(ctx)
+	})
+	if err != nil {
+		var bad migrate.BadVersionError
+		if errors.As(err, &bad) {
+			return fmt.Errorf("the control database belongs to a newer Bough: %w", err)
+		}
+		return fmt.Errorf("migrating the control database: %w", err)
+	}
+	// River's migrator takes no lock of its own.
+	tx, err := pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
+	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('bough.river_migrations', 0))"); err != nil {
+		return err
+	}
+	river, err := rivermigrate.New(riverpgxv5.New(pool), nil)
+	if err != nil {
+		return err
+	}
+	if _, err := river.MigrateTx(ctx, tx, rivermigrate.DirectionUp, nil); err != nil {
+		return fmt.Errorf("migrating the job queue: %w", err)
+	}
+	return tx.Commit(ctx)
+}
+
+// MigrationState returns the control database's schema version and the one that this program needs.
+func MigrationState(ctx context.Context, pool *pgxpool.Pool) (current, wanted int32, err error) {
+	err = pool.AcquireFunc(ctx, func(c *pgxpool.Conn) error {
+		files, err := migrate.FindMigrations(schema.Files)
+		if err != nil {
+			return err
+		}
+		wanted = int32(len(files)) //nolint:gosec // a handful of files
+		return c.QueryRow(ctx, "select version from "+versionTable).Scan(&current)
+	})
+	if hasCode(err, "42P01") { // undefined_table: never migrated
+		return 0, wanted, nil
+	}
+	return current, wanted, err
+}
+
+func newMigrator(ctx context.Context, conn *pgx.Conn) (*migrate.Migrator, error) {
+	m, err := migrate.NewMigrator(ctx, conn, versionTable)
+	if err != nil {
+		return nil, err
+	}
+	return m, m.LoadMigrations(schema.Files)
+}
+
+// hasCode reports whether err is PostgreSQL's with one of the SQLSTATEs.
+func hasCode(err error, codes ...string) bool {
+	var pgErr *pgconn.PgError
+	if !errors.As(err, &pgErr) {
+		return false
+	}
+	for _, c := range codes {
+		if pgErr.Code == c {
+			return true
+		}
+	}
+	return false
+}
+
+func ident(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// literal quotes text as a string constant, for statements that take no parameters.
+func literal(s string) string {
+	quoted := "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	if strings.Contains(s, `\`) {
+		return " E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
+}

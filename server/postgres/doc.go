@@ -1,0 +1,5 @@
+// Package postgres owns the connections to both planes: pools and migrations of the control database, the pools of
+// main and its branches, and the making, swapping and dropping of databases.
+//
+// It knows databases by name; that a database belongs to a branch, and who may use it, is package branching's affair.
+package postgres

@@ -1,0 +1,374 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// PoolLimits bound the connections to main and the branches.
+type PoolLimits struct {
+	Main   int32         // connections to main
+	Branch int32         // connections to one branch
+	Total  int           // connections to all of them together
+	Idle   time.Duration // a pool that nobody used for so long is closed
+}
+
+// Pools are the connection pools of main and its branches. A pool is opened on first use and closed when idle; at the
+// limit of connections the least recently used idle pool goes first.
+//
+// A database can be held: requests for a connection then wait, without an error, until it is released. This is how a
+// live database comes to have no sessions for the moment in which it is copied.
+type Pools struct {
+	config *pgxpool.Config // of main; branches differ in the database name
+	main   string
+	limits PoolLimits
+	tokens chan struct{} // one for each open connection
+
+	mu     sync.Mutex
+	pools  map[string]*gatedPool
+	closed bool
+}
+
+// gatedPool is a pool with its gate. Pools.mu guards all fields but pool's own state.
+type gatedPool struct {
+	pool     *pgxpool.Pool
+	inUse    int
+	lastUsed time.Time
+	holds    int           // how many holds are in force
+	open     chan struct{} // closed when the last hold ends; nil without a hold
+	drained  chan struct{} // closed when inUse reaches 0 during a hold
+	waited   int64         // requests that met a hold
+}
+
+// Conn is a connection of a pool.
+type Conn struct {
+	*pgxpool.Conn
+	pools *Pools
+	gate  *gatedPool
+}
+
+// Release gives the connection back. It may be called once.
+func (c *Conn) Release() {
+	c.Conn.Release()
+	c.pools.leave(c.gate)
+}
+
+// PoolStats are the numbers of one pool.
+type PoolStats struct {
+	Total, Idle, Acquired, Max int32
+	Waited                     int64
+}
+
+var errPoolsClosed = errors.New("the connection pools are closed")
+
+// NewPools returns pools for the server and database of connString. application is the sessions' application_name.
+func NewPools(connString, application string, limits PoolLimits) (*Pools, error) {
+	cfg, err := pgxpool.ParseConfig(connString)
+	if err != nil {
+		return nil, err
+	}
+	p := &Pools{
+		config: cfg, main: cfg.ConnConfig.Database, limits: limits,
+		tokens: make(chan struct{}, limits.Total), pools: map[string]*gatedPool{},
+	}
+	cfg.MaxConnIdleTime = time.Minute
+	cfg.ConnConfig.RuntimeParams["application_name"] = application
+	// The default handler closes the connection of a request that was given up, and its prepared statements with it.
+	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: 10 * time.Millisecond, DeadlineDelay: 5 * time.Second}
+	}
+	dial := cfg.ConnConfig.DialFunc
+	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		if err := p.takeToken(ctx); err != nil {
+			return nil, err
+		}
+		c, err := dial(ctx, network, addr)
+		if err != nil {
+			<-p.tokens
+			return nil, err
+		}
+		return &tokenConn{Conn: c, release: sync.OnceFunc(func() { <-p.tokens })}, nil
+	}
+	return p, nil
+}
+
+// tokenConn counts against the limit of connections as long as its socket is open.
+type tokenConn struct {
+	net.Conn
+	release func()
+}
+
+func (c *tokenConn) Close() error {
+	defer c.release()
+	return c.Conn.Close()
+}
+
+// takeToken waits until one more connection may be opened, closing idle pools where that helps.
+func (p *Pools) takeToken(ctx context.Context) error {
+	for {
+		select {
+		case p.tokens <- struct{}{}:
+			return nil
+		default:
+		}
+		p.evict()
+		select {
+		case p.tokens <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return fmt.Errorf("all %d connections are in use: %w", cap(p.tokens), ctx.Err())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+// evict closes the least recently used pool that nobody is using.
+func (p *Pools) evict() {
+	p.mu.Lock()
+	var oldest *gatedPool
+	for _, g := range p.pools {
+		if g.pool != nil && g.inUse == 0 && g.pool.Stat().TotalConns() > 0 && (oldest == nil || g.lastUsed.Before(oldest.lastUsed)) {
+			oldest = g
+		}
+	}
+	var victim *pgxpool.Pool
+	if oldest != nil {
+		victim, oldest.pool = oldest.pool, nil
+	}
+	p.mu.Unlock()
+	if victim != nil {
+		victim.Close()
+	}
+}
+
+// Acquire returns a connection to a database; it waits while the database is held. The caller releases it.
+func (p *Pools) Acquire(ctx context.Context, database string) (*Conn, error) {
+	g, err := p.enter(ctx, database)
+	if err != nil {
+		return nil, err
+	}
+	c, err := g.pool.Acquire(ctx)
+	if err != nil {
+		p.leave(g)
+		return nil, err
+	}
+	return &Conn{Conn: c, pools: p, gate: g}, nil
+}
+
+// enter counts a user of the database's pool in, as soon as the gate is open.
+func (p *Pools) enter(ctx context.Context, database string) (*gatedPool, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for {
+		if p.closed {
+			return nil, errPoolsClosed
+		}
+		g := p.gate(database)
+		if g.open == nil {
+			if g.pool == nil {
+				pool, err := p.newPool(database)
+				if err != nil {
+					return nil, err
+				}
+				g.pool = pool
+			}
+			g.inUse++
+			g.lastUsed = time.Now()
+			return g, nil
+		}
+		g.waited++
+		open := g.open
+		p.mu.Unlock()
+		select {
+		case <-open:
+		case <-ctx.Done():
+		}
+		p.mu.Lock()
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+func (p *Pools) leave(g *gatedPool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g.inUse--
+	g.lastUsed = time.Now()
+	if g.inUse == 0 && g.drained != nil {
+		close(g.drained)
+		g.drained = nil
+	}
+}
+
+func (p *Pools) gate(database string) *gatedPool {
+	g := p.pools[database]
+	if g == nil {
+		g = &gatedPool{lastUsed: time.Now()}
+		p.pools[database] = g
+	}
+	return g
+}
+
+func (p *Pools) newPool(database string) (*pgxpool.Pool, error) {
+	cfg := p.config.Copy()
+	cfg.ConnConfig.Database = database
+	cfg.MinConns = 0
+	cfg.MaxConns = p.limits.Branch
+	if database == p.main {
+		cfg.MaxConns = p.limits.Main
+	}
+	// The pool outlives the request that happens to be the first.
+	return pgxpool.NewWithConfig(context.Background(), cfg)
+}
+
+// Hold lets requests for the database wait, waits at most drain until those at work are done, and closes the idle
+// connections. The hold ends when release is called, at the latest after limit. When the requests at work take longer
+// than drain, there is no hold and the error is context.DeadlineExceeded.
+func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Duration) (release func(), err error) {
+	release, drained := p.close(database)
+	if drained != nil {
+		timer := time.NewTimer(drain)
+		defer timer.Stop()
+		select {
+		case <-drained:
+		case <-timer.C:
+			release()
+			return nil, context.DeadlineExceeded
+		case <-ctx.Done():
+			release()
+			return nil, ctx.Err()
+		}
+	}
+	p.Forget(database)
+	end := time.AfterFunc(limit, release)
+	return func() { end.Stop(); release() }, nil
+}
+
+// HoldInBackground is Hold for a process that only follows another: it does not wait until the requests at work are
+// done, and closes each connection as it becomes idle.
+func (p *Pools) HoldInBackground(database string, limit time.Duration) (release func()) {
+	release, drained := p.close(database)
+	p.Forget(database)
+	end := time.AfterFunc(limit, release)
+	if drained != nil {
+		go func() {
+			select {
+			case <-drained:
+				p.Forget(database)
+			case <-time.After(limit):
+			}
+		}()
+	}
+	return func() { end.Stop(); release() }
+}
+
+// close shuts the gate of a database. drained is closed when the requests at work are done, nil when there are none.
+func (p *Pools) close(database string) (release func(), drained <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.gate(database)
+	g.holds++
+	if g.open == nil {
+		g.open = make(chan struct{})
+	}
+	release = sync.OnceFunc(func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if g.holds--; g.holds == 0 {
+			close(g.open)
+			g.open = nil
+		}
+	})
+	if g.inUse > 0 {
+		if g.drained == nil {
+			g.drained = make(chan struct{})
+		}
+		drained = g.drained
+	}
+	return release, drained
+}
+
+// Forget closes the idle connections to a database, as before it is renamed or dropped. Connections at work are not
+// touched; they close when they are released.
+func (p *Pools) Forget(database string) {
+	p.mu.Lock()
+	g := p.pools[database]
+	var pool *pgxpool.Pool
+	if g != nil {
+		pool = g.pool
+		if g.inUse == 0 {
+			g.pool = nil
+		}
+	}
+	inUse := g != nil && g.inUse > 0
+	p.mu.Unlock()
+	switch {
+	case pool == nil:
+	case inUse:
+		pool.Reset()
+	default:
+		pool.Close()
+	}
+}
+
+// Stats returns the numbers of a database's pool, zeros where none is open.
+func (p *Pools) Stats(database string) PoolStats {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	s := PoolStats{Max: p.limits.Branch}
+	if database == p.main {
+		s.Max = p.limits.Main
+	}
+	g := p.pools[database]
+	if g == nil {
+		return s
+	}
+	s.Waited = g.waited
+	if g.pool != nil {
+		stat := g.pool.Stat()
+		s.Total, s.Idle, s.Acquired = stat.TotalConns(), stat.IdleConns(), stat.AcquiredConns()
+		s.Waited += stat.EmptyAcquireCount()
+	}
+	return s
+}
+
+// Sweep closes the pools that were idle for long and forgets their databases.
+func (p *Pools) Sweep() {
+	p.mu.Lock()
+	var idle []*pgxpool.Pool
+	for name, g := range p.pools {
+		if g.inUse == 0 && g.holds == 0 && time.Since(g.lastUsed) > p.limits.Idle {
+			if g.pool != nil {
+				idle = append(idle, g.pool)
+			}
+			delete(p.pools, name)
+		}
+	}
+	p.mu.Unlock()
+	for _, pool := range idle {
+		pool.Close()
+	}
+}
+
+// Close closes all pools and waits until the connections at work are back.
+func (p *Pools) Close() {
+	p.mu.Lock()
+	p.closed = true
+	pools := p.pools
+	p.pools = map[string]*gatedPool{}
+	p.mu.Unlock()
+	for _, g := range pools {
+		if g.pool != nil {
+			g.pool.Close()
+		}
+	}
+}
