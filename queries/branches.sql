@@ -72,7 +72,7 @@ where b.deleted_at is null
 update branches
 set status = @status, phase = 'queued', operation_by = @operation_by, updated_at = now(),
     lease_until = now() + interval '30 seconds'
-where id = @id and deleted_at is null and not is_main and status = any (@from_status::branch_status[])
+where id = @id and deleted_at is null and not is_main and status::text = any (@from_status::text[])
 returning *;
 
 -- name: SetPhase :execrows

@@ -53,7 +53,7 @@ func newBranchActivityCommand(c *cli) *cobra.Command {
 		Args:              cobra.ExactArgs(1),
 		ValidArgsFunction: c.completeBranch,
 	}
-	limit := cmd.Flags().Int32("limit", 50, "how many entries at most, 1 to 100")
+	limit := cmd.Flags().Int32("limit", 50, "show at most `n` entries, 1 to 100")
 	output := outputFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if *limit < 1 || *limit > pageSize {

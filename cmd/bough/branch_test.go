@@ -165,6 +165,23 @@ func TestCreateWaits(t *testing.T) {
 	}
 }
 
+func TestProgressOnATerminal(t *testing.T) {
+	t.Parallel()
+	w := setup(t)
+	w.server.polls = 2
+	w.stderrIsTerminal = true
+	got := w.run(t, "branch", "create", "fresh")
+	// Nothing of the moving line stays.
+	want := "\r\x1b[K⠙ fresh: cloning, 0s\r\x1b[KBranch \"fresh\" is ready after 0s.\n"
+	if got.code != exitOK || !strings.HasSuffix(got.stderr, want) {
+		t.Errorf("exit code %d, stderr %q", got.code, got.stderr)
+	}
+	w.env["NO_COLOR"] = "1"
+	if got := w.run(t, "branch", "get", "nosuch"); strings.Contains(got.stderr, "\x1b") {
+		t.Errorf("stderr %q", got.stderr)
+	}
+}
+
 func TestCreateFailsWithTheBranch(t *testing.T) {
 	t.Parallel()
 	w := setup(t)

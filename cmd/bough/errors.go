@@ -59,7 +59,7 @@ func hasCode(err error, code string) bool {
 }
 
 // report writes err for people and returns the exit code for it. cmd is the command that failed.
-func report(w io.Writer, s styles, cmd *cobra.Command, ctx context.Context, err error) int {
+func report(ctx context.Context, w io.Writer, s styles, cmd *cobra.Command, err error) int {
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		stopped := interruptedError("interrupted")
 		errors.As(err, &stopped)

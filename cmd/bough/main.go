@@ -27,5 +27,5 @@ func run(ctx context.Context, c *cli, args []string, stdin io.Reader, stdout, st
 	if err == nil {
 		return exitOK
 	}
-	return report(stderr, c.styles(c.stderrIsTerminal), cmd, ctx, err)
+	return report(ctx, stderr, c.styles(c.stderrIsTerminal), cmd, err)
 }

@@ -18,6 +18,9 @@ const (
 	formatYAML  = "yaml"
 )
 
+// maxEnumHelp is how long the words of a flag may be together to stand beside its name in the help.
+const maxEnumHelp = 24
+
 // enum is a flag that takes one of a few words.
 type enum struct {
 	value   string
@@ -27,7 +30,12 @@ type enum struct {
 func (e *enum) String() string { return e.value }
 
 // Type is what the help shows in the place of the value.
-func (e *enum) Type() string { return strings.Join(e.allowed, "|") }
+func (e *enum) Type() string {
+	if all := strings.Join(e.allowed, "|"); len(all) <= maxEnumHelp {
+		return all
+	}
+	return "word"
+}
 
 func (e *enum) Set(s string) error {
 	if !slices.Contains(e.allowed, s) {
@@ -42,6 +50,9 @@ func enumFlag[T ~string](cmd *cobra.Command, name, short, value, usage string, a
 	e := &enum{value: value}
 	for _, word := range allowed {
 		e.allowed = append(e.allowed, string(word))
+	}
+	if e.Type() == "word" {
+		usage += ": " + strings.Join(e.allowed, ", ")
 	}
 	cmd.Flags().VarP(e, name, short, usage)
 	completeWith(cmd, name, cobra.FixedCompletions(e.allowed, cobra.ShellCompDirectiveNoFileComp))

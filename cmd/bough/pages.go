@@ -13,8 +13,8 @@ type window struct{ limit, offset int32 }
 
 func pageFlags(cmd *cobra.Command) *window {
 	w := &window{}
-	cmd.Flags().Int32Var(&w.limit, "limit", 0, "how many at most; 0 is all")
-	cmd.Flags().Int32Var(&w.offset, "offset", 0, "how many to pass over")
+	cmd.Flags().Int32Var(&w.limit, "limit", 0, "show at most `n`; 0 is all")
+	cmd.Flags().Int32Var(&w.offset, "offset", 0, "pass over the first `n`")
 	return w
 }
 

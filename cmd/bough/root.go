@@ -24,8 +24,6 @@ func newRootCommand(c *cli) *cobra.Command {
 		Version:       programVersion(),
 		SilenceErrors: true,
 		SilenceUsage:  true,
-		Args:          noSubcommand,
-		RunE:          showHelp,
 		// Its place takes a command that writes where it is told to.
 		CompletionOptions: cobra.CompletionOptions{DisableDefaultCmd: true},
 	}
@@ -52,7 +50,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	}
 	add("branches", newBranchCommand(c), newConnectCommand(c), newSQLCommand(c), newPsqlCommand(c))
 	add("access", newLoginCommand(c), newLogoutCommand(c), newProfileCommand(c), newKeysCommand(c))
-	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand())
+	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand(), newPostgresCommand())
 	root.AddCommand(newVersionCommand(c), newCompletionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
@@ -62,7 +60,7 @@ func newRootCommand(c *cli) *cobra.Command {
 
 // newGroupCommand returns a command that only holds others.
 func newGroupCommand(use, short string, commands ...*cobra.Command) *cobra.Command {
-	cmd := &cobra.Command{Use: use, Short: short, Args: noSubcommand, RunE: showHelp}
+	cmd := &cobra.Command{Use: use, Short: short}
 	cmd.AddCommand(commands...)
 	return cmd
 }
@@ -117,8 +115,11 @@ func noSubcommand(cmd *cobra.Command, args []string) error {
 }
 
 // wrapArgs makes a wrong number of arguments a usage error in cmd and all commands below it. A command that says
-// nothing about its arguments takes none.
+// nothing about its arguments takes none; one that only holds others shows its help.
 func wrapArgs(cmd *cobra.Command) {
+	if !cmd.Runnable() && cmd.HasSubCommands() {
+		cmd.Args, cmd.RunE = noSubcommand, showHelp
+	}
 	check := cmd.Args
 	if check == nil {
 		check = cobra.NoArgs

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -169,12 +170,7 @@ func (s *sqlSession) statement(ctx context.Context, stmt statement, quiet bool) 
 	for results.NextResult() {
 		rows := results.ResultReader()
 		hasRows := len(rows.FieldDescriptions()) > 0
-		if hasRows {
-			if err := s.rows(rows); err != nil {
-				return errors.Join(err, results.Close())
-			}
-		}
-		tag, err := rows.Close()
+		tag, err := s.rows(rows)
 		switch {
 		case err != nil:
 			_ = results.Close()
@@ -189,18 +185,25 @@ func (s *sqlSession) statement(ctx context.Context, stmt statement, quiet bool) 
 	return results.Close()
 }
 
-func (s *sqlSession) rows(rows *pgconn.ResultReader) error {
+// rows prints the rows of one result, if it has any, and returns its command tag.
+func (s *sqlSession) rows(rows *pgconn.ResultReader) (pgconn.CommandTag, error) {
+	if len(rows.FieldDescriptions()) == 0 {
+		return rows.Close()
+	}
 	// The reader owns the descriptions and reuses them.
-	columns := append([]pgconn.FieldDescription{}, rows.FieldDescriptions()...)
-	if err := s.out.begin(columns); err != nil {
-		return err
+	if err := s.out.begin(slices.Clone(rows.FieldDescriptions())); err != nil {
+		return pgconn.CommandTag{}, err
 	}
 	for rows.NextRow() {
 		if err := s.out.row(rows.Values()); err != nil {
-			return err
+			return pgconn.CommandTag{}, err
 		}
 	}
-	return s.out.finish()
+	tag, err := rows.Close()
+	if err != nil {
+		return tag, err
+	}
+	return tag, s.out.finish()
 }
 
 // explain adds to an error of PostgreSQL's what psql shows: code, position, detail and context.
@@ -248,7 +251,7 @@ func pointAt(source string, stmt statement, position int) string {
 	show := func(s string) string { return harmless(strings.ReplaceAll(s, "\t", " ")) }
 	head, tail := show(line[:min(at-start, len(line))]), show(line[min(at-start, len(line)):])
 	if textWidth(head) > before {
-		head = measure().TruncateLeft(head, textWidth(head)-before, "…")
+		head = measure().TruncateLeft(head, textWidth(head)-before+1, "…")
 	}
 	label := fmt.Sprintf("LINE %d: ", number)
 	return label + head + fit(tail, after) + "\n" + strings.Repeat(" ", len(label)+textWidth(head)) + "^"

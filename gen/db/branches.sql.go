@@ -16,7 +16,7 @@ const beginOperation = `-- name: BeginOperation :one
 update branches
 set status = $1, phase = 'queued', operation_by = $2, updated_at = now(),
     lease_until = now() + interval '30 seconds'
-where id = $3 and deleted_at is null and not is_main and status = any ($4::branch_status[])
+where id = $3 and deleted_at is null and not is_main and status::text = any ($4::text[])
 returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
 `
 
@@ -24,7 +24,7 @@ type BeginOperationParams struct {
 	Status      BranchStatus
 	OperationBy string
 	ID          uuid.UUID
-	FromStatus  []BranchStatus
+	FromStatus  []string
 }
 
 // Compare-and-swap into a status of work; no row when another operation holds the branch.

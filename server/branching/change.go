@@ -154,7 +154,7 @@ func (s *Service) beginDelete(ctx context.Context, tx pgx.Tx, p *auth.Principal,
 	}
 	b, err = q.BeginOperation(ctx, db.BeginOperationParams{
 		ID: id, Status: db.BranchStatusDeleting, OperationBy: actor,
-		FromStatus: []db.BranchStatus{db.BranchStatusCreating, db.BranchStatusReady, db.BranchStatusResetting, db.BranchStatusError},
+		FromStatus: texts(db.BranchStatusCreating, db.BranchStatusReady, db.BranchStatusResetting, db.BranchStatusError),
 	})
 	if err != nil {
 		return fmt.Errorf("beginning to delete: %w", err)
@@ -204,7 +204,7 @@ func (s *Service) Reset(ctx context.Context, p *auth.Principal, ref string, wait
 		before := b
 		b, err = q.BeginOperation(ctx, db.BeginOperationParams{
 			ID: b.ID, Status: db.BranchStatusResetting, OperationBy: p.Actor(),
-			FromStatus: []db.BranchStatus{db.BranchStatusReady, db.BranchStatusError},
+			FromStatus: texts(db.BranchStatusReady, db.BranchStatusError),
 		})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return busy(before)
@@ -320,4 +320,13 @@ func (s *Service) Revoke(ctx context.Context, p *auth.Principal, ref string, use
 		}
 		return record(ctx, q, b.ID, db.BranchActionAccessRevoked, p.Actor(), db.ActivityStatusSuccess, 0, map[string]any{"user_id": user})
 	})
+}
+
+// texts are statuses as a query wants them: a driver without the enum's type cannot send an array of it.
+func texts(statuses ...db.BranchStatus) []string {
+	out := make([]string, len(statuses))
+	for i, s := range statuses {
+		out[i] = string(s)
+	}
+	return out
 }

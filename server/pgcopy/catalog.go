@@ -49,6 +49,7 @@ type item struct {
 	unsupported    bool     // only described, in create
 
 	needs []*item // objects that must be created first
+	shape []*item // those of them that a draft needs
 }
 
 func (it *item) String() string { return it.kind + " " + it.identity }

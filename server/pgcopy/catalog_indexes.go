@@ -109,7 +109,7 @@ func (r *reader) readIndexes() error {
 	}
 	return r.query(stageIndexes, `
 		select 'pg_statistic_ext'::regclass, s.oid, array[pg_get_statisticsobjdef(s.oid),
-			case when s.stxstattarget >= 0 then format('alter statistics %I.%I set statistics %s', s.stxnamespace::regnamespace::name, s.stxname, s.stxstattarget) end]
+			case when s.stxstattarget >= 0 then format('alter statistics %s.%I set statistics %s', s.stxnamespace::regnamespace, s.stxname, s.stxstattarget) end]
 		from pg_statistic_ext s
 		join pg_class c on c.oid = s.stxrelid
 		where `+mine, func(it *item) { it.shared = true })

@@ -13,8 +13,8 @@ func (r *reader) readRoutines() error {
 		return err
 	}
 	return r.query(stageSchema, `
-		select 'pg_proc'::regclass, p.oid, array[format(E'create aggregate %I.%I(%s) (\n\t%s\n)',
-			p.pronamespace::regnamespace::name, p.proname,
+		select 'pg_proc'::regclass, p.oid, array[format(E'create aggregate %s.%I(%s) (\n\t%s\n)',
+			p.pronamespace::regnamespace, p.proname,
 			coalesce(nullif(pg_get_function_arguments(p.oid), ''), '*'),
 			concat_ws(E',\n\t',
 				'sfunc = ' || a.aggtransfn::regproc,
@@ -35,7 +35,7 @@ func (r *reader) readRoutines() error {
 				case when a.aggmfinalextra then 'mfinalfunc_extra' end,
 				case when a.aggmfinalfn <> 0 then 'mfinalfunc_modify = ' || case a.aggmfinalmodify when 'r' then 'read_only' when 's' then 'shareable' else 'read_write' end end,
 				'minitcond = ' || quote_literal(a.aggminitval),
-				(select format('sortop = operator(%I.%s)', o.oprnamespace::regnamespace::name, o.oprname) from pg_operator o where o.oid = a.aggsortop),
+				(select format('sortop = operator(%s.%s)', o.oprnamespace::regnamespace, o.oprname) from pg_operator o where o.oid = a.aggsortop),
 				case p.proparallel when 's' then 'parallel = safe' when 'r' then 'parallel = restricted' end,
 				case when a.aggkind = 'h' then 'hypothetical' end))]
 		from pg_proc p join pg_aggregate a on a.aggfnoid = p.oid
@@ -46,13 +46,13 @@ func (r *reader) readRoutines() error {
 // the commutator or negator of another has no function and comes with that.
 func (r *reader) readOperators() error {
 	err := r.query(stageSchema, `
-		select 'pg_operator'::regclass, o.oid, array[format(E'create operator %I.%s (\n\t%s\n)',
-			o.oprnamespace::regnamespace::name, o.oprname, concat_ws(E',\n\t',
+		select 'pg_operator'::regclass, o.oid, array[format(E'create operator %s.%s (\n\t%s\n)',
+			o.oprnamespace::regnamespace, o.oprname, concat_ws(E',\n\t',
 				'function = ' || o.oprcode::regproc,
 				'leftarg = ' || format_type(nullif(o.oprleft, 0), null),
 				'rightarg = ' || format_type(nullif(o.oprright, 0), null),
-				(select format('commutator = operator(%I.%s)', c.oprnamespace::regnamespace::name, c.oprname) from pg_operator c where c.oid = o.oprcom),
-				(select format('negator = operator(%I.%s)', c.oprnamespace::regnamespace::name, c.oprname) from pg_operator c where c.oid = o.oprnegate),
+				(select format('commutator = operator(%s.%s)', c.oprnamespace::regnamespace, c.oprname) from pg_operator c where c.oid = o.oprcom),
+				(select format('negator = operator(%s.%s)', c.oprnamespace::regnamespace, c.oprname) from pg_operator c where c.oid = o.oprnegate),
 				'restrict = ' || nullif(o.oprrest, 0)::regproc,
 				'join = ' || nullif(o.oprjoin, 0)::regproc,
 				case when o.oprcanhash then 'hashes' end,
@@ -74,8 +74,8 @@ func (r *reader) readOperators() error {
 // readTextSearch reads the configurations and dictionaries of text search.
 func (r *reader) readTextSearch() error {
 	err := r.query(stageSchema, `
-		select 'pg_ts_dict'::regclass, d.oid, array[format('create text search dictionary %s (template = %I.%I%s)',
-			d.oid::regdictionary, t.tmplnamespace::regnamespace::name, t.tmplname, ', ' || d.dictinitoption)]
+		select 'pg_ts_dict'::regclass, d.oid, array[format('create text search dictionary %s (template = %s.%I%s)',
+			d.oid::regdictionary, t.tmplnamespace::regnamespace, t.tmplname, ', ' || d.dictinitoption)]
 		from pg_ts_dict d join pg_ts_template t on t.oid = d.dicttemplate
 		where `+own("pg_ts_dict", "d")+" and "+lasting("d.dictnamespace"), nil)
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *reader) readTextSearch() error {
 	}
 	return r.query(stageSchema, `
 		select 'pg_ts_config'::regclass, c.oid,
-			format('create text search configuration %s (parser = %I.%I)', c.oid::regconfig, p.prsnamespace::regnamespace::name, p.prsname)
+			format('create text search configuration %s (parser = %s.%I)', c.oid::regconfig, p.prsnamespace::regnamespace, p.prsname)
 			|| array(
 				select format('alter text search configuration %s add mapping for %I with %s', c.oid::regconfig, k.alias,
 					string_agg(m.mapdict::regdictionary::text, ', ' order by m.mapseqno))

@@ -6,7 +6,7 @@ func (r *reader) readRules() error {
 	mine := own("pg_class", "c") + " and " + lasting("c.relnamespace")
 	err := r.query(stageRules, `
 		select 'pg_rewrite'::regclass, w.oid, array[rtrim(pg_get_ruledef(w.oid), ';'),
-			`+enabled("'alter table ' || c.oid::regclass", "w.ev_enabled", "rule", "w.rulename")+`]
+			`+enabled("'alter table ' || c.oid::regclass", "w.ev_enabled", "format(' rule %I', w.rulename)")+`]
 		from pg_rewrite w
 		join pg_class c on c.oid = w.ev_class
 		where (w.rulename <> '_RETURN' or c.relkind not in ('v', 'm')) and `+mine, nil)
@@ -15,7 +15,7 @@ func (r *reader) readRules() error {
 	}
 	err = r.query(stageRules, `
 		select 'pg_trigger'::regclass, t.oid, array[pg_get_triggerdef(t.oid),
-			`+enabled("'alter table ' || case when c.relkind <> 'p' then 'only ' else '' end || c.oid::regclass", "t.tgenabled", "trigger", "t.tgname")+`]
+			`+enabled("'alter table ' || case when c.relkind <> 'p' then 'only ' else '' end || c.oid::regclass", "t.tgenabled", "format(' trigger %I', t.tgname)")+`]
 		from pg_trigger t
 		join pg_class c on c.oid = t.tgrelid
 		where not t.tgisinternal and t.tgparentid = 0 and `+mine, nil)
@@ -59,9 +59,9 @@ func (r *reader) readRules() error {
 
 // enabled is an expression for the statement that switches a rule or trigger,
 // or null if it is as usual.
-func enabled(alter, state, kind, name string) string {
+func enabled(alter, state, what string) string {
 	return `case when ` + state + ` <> 'O' then ` + alter + ` || ' ' ||
-		case ` + state + ` when 'D' then 'disable' when 'R' then 'enable replica' else 'enable always' end || format(' ` + kind + ` %I', ` + name + `) end`
+		case ` + state + ` when 'D' then 'disable' when 'R' then 'enable replica' else 'enable always' end || ` + what + ` end`
 }
 
 // readPublications reads publications with their tables and schemas.
@@ -82,7 +82,7 @@ func (r *reader) readPublications() error {
 				where t.prpubid = p.oid
 				order by t.prrelid::regclass::text)
 			|| array(
-				select format('alter publication %I add tables in schema %I', p.pubname, s.pnnspid::regnamespace::name)
+				select format('alter publication %I add tables in schema %s', p.pubname, s.pnnspid::regnamespace)
 				from pg_publication_namespace s
 				where s.pnpubid = p.oid
 				order by s.pnnspid::regnamespace::text)
@@ -96,7 +96,7 @@ func (r *reader) readTriggers() error {
 		select 'pg_event_trigger'::regclass, t.oid, array[format('create event trigger %I on %I%s execute function %s()', t.evtname, t.evtevent,
 				(select ' when tag in (' || string_agg(quote_literal(tag), ', ' order by tag) || ')' from unnest(t.evttags) tag),
 				t.evtfoid::regproc),
-			`+enabled("format('alter event trigger %I', t.evtname)", "t.evtenabled", "", "''")+`]
+			`+enabled("format('alter event trigger %I', t.evtname)", "t.evtenabled", "''")+`]
 		from pg_event_trigger t
 		where `+own("pg_event_trigger", "t"), nil)
 }

@@ -53,7 +53,7 @@ func (r *reader) readTypes() error {
 	err = r.query(stageSchema, `
 		select 'pg_type'::regclass, t.oid, array[format('create type %s as range (%s)', t.oid::regtype, concat_ws(', ',
 			'subtype = ' || format_type(g.rngsubtype, null),
-			case when not o.opcdefault then format('subtype_opclass = %I.%I', o.opcnamespace::regnamespace::name, o.opcname) end,
+			case when not o.opcdefault then format('subtype_opclass = %s.%I', o.opcnamespace::regnamespace, o.opcname) end,
 			case when g.rngcollation not in (0, s.typcollation) then 'collation = ' || g.rngcollation::regcollation end,
 			case when g.rngsubdiff <> 0 then 'subtype_diff = ' || g.rngsubdiff::regproc end,
 			'multirange_type_name = ' || g.rngmultitypid::regtype))]

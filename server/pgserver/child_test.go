@@ -70,14 +70,21 @@ func TestFailuresAreForgotten(t *testing.T) {
 	now := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 	var f failures
 	for i := range 100 {
-		if f.add(now.Add(time.Duration(i) * 20 * time.Second)) {
-			t.Fatalf("failure %d, one every 20 s, is one too many", i+1)
-		}
+		f.add(now.Add(time.Duration(i) * 20 * time.Second))
 	}
+	if want := 7; len(f) != want { // of the last two minutes, ends included
+		t.Errorf("%d failures are remembered, want %d", len(f), want)
+	}
+
 	f = nil
-	for i := range maxFailures {
-		if got, want := f.add(now.Add(time.Duration(i)*time.Second)), i == maxFailures-1; got != want {
-			t.Errorf("after failure %d: too many is %v, want %v", i+1, got, want)
-		}
+	var got []time.Duration
+	for range 8 {
+		got = append(got, f.backOff(lastBackOff))
+		f.add(now)
+	}
+	const ms = time.Millisecond
+	want := []time.Duration{0, 100 * ms, 200 * ms, 400 * ms, 800 * ms, 1600 * ms, 3200 * ms, 5000 * ms}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("back-off (-want +got):\n%s", diff)
 	}
 }

@@ -69,6 +69,30 @@ func TestStoppedPostmasterIsRestarted(t *testing.T) {
 	})
 }
 
+func TestServerThatKeepsEndingIsGivenUp(t *testing.T) {
+	t.Parallel()
+	s, err := pgserver.Start(t.Context(), pgserver.WithLastBackOff(clusterOptions(t, newest(t)), 10*time.Millisecond))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.After(time.Minute); ; {
+		if pid := postmaster(s.ClusterDir()); pid > 0 {
+			syscall.Kill(pid, syscall.SIGTERM)
+		}
+		select {
+		case <-s.Done():
+			if err := s.Err(); err == nil || !strings.Contains(err.Error(), fmt.Sprint(pgserver.MaxFailures)) {
+				t.Errorf("Err is %v, want one with the number of failures", err)
+			}
+			return
+		case <-deadline:
+			stop(t, s)
+			t.Fatal("the supervisor does not give up")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
 func TestSupervisorGivesUp(t *testing.T) {
 	t.Parallel()
 	o := pgserver.WithLastBackOff(clusterOptions(t, newest(t)), 50*time.Millisecond)
@@ -267,6 +291,8 @@ func TestReplacedProgramsRestartTheServer(t *testing.T) {
 	}
 	write := func(name, text string) {
 		t.Helper()
+		syscall.ForkLock.RLock() // a child would have it open for writing until it execs
+		defer syscall.ForkLock.RUnlock()
 		staging := filepath.Join(o.BinDir, ".new")
 		if err := os.WriteFile(staging, []byte(text), 0o755); err != nil {
 			t.Fatal(err)

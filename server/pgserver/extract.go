@@ -13,6 +13,7 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
+	"syscall"
 )
 
 const (
@@ -104,6 +105,10 @@ func writeEntry(root *os.Root, name string, mode fs.FileMode, content io.Reader)
 	if err := makeParents(root, name); err != nil {
 		return err
 	}
+	// A child forked by another goroutine would have the file open for writing
+	// until it execs, and a program open for writing cannot be run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	f, err := root.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, mode)
 	if err != nil {
 		return err

@@ -111,7 +111,9 @@ func (b build) fetch(ctx context.Context, cacheDir string, out io.Writer) (Insta
 		return Installation{}, fmt.Errorf("the prebuilt PostgreSQL does not run on this system (it needs glibc, libstdc++ and libgcc): %w", err)
 	}
 	// The marker must not outlive what it vouches for in a power failure.
-	unix.Sync()
+	if err := syncFiles(unpacked); err != nil {
+		return Installation{}, fmt.Errorf("writing the build to disk: %w", err)
+	}
 	if err := writeFile(filepath.Join(unpacked, markerName), b.integrity+"\n", 0o644, nil); err != nil {
 		return Installation{}, err
 	}

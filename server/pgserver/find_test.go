@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -23,8 +24,12 @@ func install(t *testing.T, dir, version string) string {
 	return dir
 }
 
+// script makes a program. No child is forked meanwhile, which would have it
+// open for writing and keep it from being run.
 func script(t *testing.T, path, text string) {
 	t.Helper()
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	if err := os.WriteFile(path, []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}

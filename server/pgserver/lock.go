@@ -53,5 +53,7 @@ func lockDir(dir string) (*os.File, error) {
 // unlockDir gives the directory back.
 func unlockDir(f *os.File) {
 	f.Truncate(0) // a pid that no longer holds the lock would mislead
+	// Closing is not enough: a child being forked has the file until it execs.
+	syscall.Flock(int(f.Fd()), syscall.LOCK_UN)
 	f.Close()
 }

@@ -18,7 +18,7 @@ import (
 const (
 	fastPatience      = 60 * time.Second
 	immediatePatience = 10 * time.Second
-	strayPatience     = 5 * time.Second
+	strayPatience     = 2 * time.Second
 )
 
 // dismiss ends what an earlier Bough left running in the cluster and removes

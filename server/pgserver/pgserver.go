@@ -233,10 +233,10 @@ func (s *Server) startFirst(ctx context.Context) (*child, error) {
 			}
 		case errors.Is(err, errBusyMemory):
 			s.log.Warn("waiting for the former server's processes to end")
-			if err := pause(ctx, settlePause); err != nil {
-				return nil, err
-			}
 		default:
+			return nil, err
+		}
+		if err := pause(ctx, settlePause); err != nil {
 			return nil, err
 		}
 	}

@@ -38,15 +38,13 @@ func (s *Server) supervise(ctx context.Context, c *child) {
 			if !program.replaced() || !s.mayUpgrade(program) {
 				continue
 			}
-			s.log.Warn("PostgreSQL's programs were replaced, restarting it: a running server cannot load libraries of another version",
-				"former", s.inst.Version, "bin_dir", s.inst.BinDir)
 			c.stop(s.hurry, stopPatience)
 		case <-c.exited:
 			s.log.Warn("PostgreSQL has ended unexpectedly, restarting it", "error", errorText(c.err), "pid", c.pid)
 			failed.add(time.Now())
 		}
 		var err error
-		if c, err = s.revive(ctx, &failed); err != nil {
+		if c, err = s.revive(ctx, &failed, errUnexpected); err != nil {
 			if ctx.Err() == nil {
 				s.err = err
 				s.log.Error("giving up on PostgreSQL", "error", err)
@@ -56,15 +54,20 @@ func (s *Server) supervise(ctx context.Context, c *child) {
 	}
 }
 
+var errUnexpected = errors.New("it ended unexpectedly")
+
 // revive starts the server anew, on the same port, until it runs or has failed
-// too often.
-func (s *Server) revive(ctx context.Context, failed *failures) (*child, error) {
+// too often; reason is why it last did.
+func (s *Server) revive(ctx context.Context, failed *failures, reason error) (*child, error) {
 	began := time.Now()
-	for backOff := firstBackOff; ; backOff = min(2*backOff, s.lastBackOff) {
-		if err := ctx.Err(); err != nil {
+	for {
+		if len(*failed) >= maxFailures {
+			return nil, fmt.Errorf("it failed %d times within %s: %w", maxFailures, failureWindow, reason)
+		}
+		if err := pause(ctx, failed.backOff(s.lastBackOff)); err != nil {
 			return nil, err
 		}
-		// What it leaves running would keep the new server from starting.
+		// What it left running would keep the new server from starting.
 		err := dismiss(ctx, s.cluster, s.log)
 		var c *child
 		if err == nil {
@@ -78,27 +81,37 @@ func (s *Server) revive(ctx context.Context, failed *failures) (*child, error) {
 			return nil, ctx.Err()
 		}
 		s.log.Warn("PostgreSQL does not start", "error", err)
+		reason = err
+		if !errors.Is(err, errBusyMemory) {
+			failed.add(time.Now())
+			continue
+		}
 		// Orphans at work are no failure of the server: there is nothing to be
 		// done but to wait for them.
-		if !errors.Is(err, errBusyMemory) && failed.add(time.Now()) {
-			return nil, fmt.Errorf("it failed %d times within %s: %w", maxFailures, failureWindow, err)
-		}
-		if err := pause(ctx, backOff); err != nil {
+		if err := pause(ctx, s.lastBackOff); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// failures are the times of the latest failures.
+// failures are the times of the failures within failureWindow.
 type failures []time.Time
 
-// add records a failure and reports whether there are too many.
-func (f *failures) add(now time.Time) bool {
+// add records a failure and forgets old ones.
+func (f *failures) add(now time.Time) {
 	*f = append(*f, now)
 	for now.Sub((*f)[0]) > failureWindow {
 		*f = (*f)[1:]
 	}
-	return len(*f) >= maxFailures
+}
+
+// backOff is how long to wait before the next start: nothing without a failure,
+// then doubling from firstBackOff.
+func (f *failures) backOff(longest time.Duration) time.Duration {
+	if len(*f) == 0 {
+		return 0
+	}
+	return min(firstBackOff<<(len(*f)-1), longest)
 }
 
 // program watches the file of a program for being replaced.
@@ -154,6 +167,8 @@ func (s *Server) mayUpgrade(p *program) bool {
 		s.log.Error("PostgreSQL's programs were replaced by some that do not fit; the running server goes on, but cannot start again", "error", err)
 		return false
 	}
+	s.log.Warn("PostgreSQL's programs were replaced, restarting it: a running server cannot load libraries of another version",
+		"former", s.inst.Version, "version", inst.Version, "bin_dir", inst.BinDir)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.inst = inst

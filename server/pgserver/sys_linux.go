@@ -86,3 +86,13 @@ func memoryBytes() uint64 {
 	}
 	return total
 }
+
+// syncFiles writes the file system of dir to its disk.
+func syncFiles(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	return unix.Syncfs(int(d.Fd()))
+}

@@ -28,7 +28,7 @@ func Start(t testing.TB, binDir string, settings map[string]string) *pgserver.Se
 	defer cancel()
 	s, err := start(ctx, binDir, settings)
 	if err != nil {
-		t.Fatal("pgtest: ", err)
+		t.Fatal("pgtest:", err)
 	}
 	t.Cleanup(func() {
 		if err := stop(s); err != nil {
@@ -45,7 +45,7 @@ func DataDir(t testing.TB) string {
 	t.Helper()
 	dir, err := newDir()
 	if err != nil {
-		t.Fatal("pgtest: ", err)
+		t.Fatal("pgtest:", err)
 	}
 	t.Cleanup(func() {
 		if err := os.RemoveAll(dir); err != nil {
@@ -68,7 +68,7 @@ func Cluster(t testing.TB, binDir string) string {
 		err = seed(ctx, dir, inst)
 	}
 	if err != nil {
-		t.Fatal("pgtest: ", err)
+		t.Fatal("pgtest:", err)
 	}
 	return dir
 }

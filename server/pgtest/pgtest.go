@@ -87,7 +87,7 @@ func (s *server) start(t testing.TB) {
 		s.err = s.open(ctx)
 	})
 	if s.err != nil {
-		t.Fatal("pgtest: ", s.err)
+		t.Fatal("pgtest:", s.err)
 	}
 }
 

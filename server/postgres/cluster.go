@@ -401,14 +401,14 @@ func (c *Cluster) terminateWhile(ctx context.Context, databases ...string) (stop
 	return func() { cancel(); <-done }
 }
 
-// hold lets this process's and its fellows' requests for a database wait.
-func (c *Cluster) hold(ctx context.Context, database string, drain, limit time.Duration) (release func(), err error) {
+// hold lets this process's and its fellows' requests for a database wait, until the function it returns is called.
+func (c *Cluster) hold(ctx context.Context, database string, drain, limit time.Duration) (func(), error) {
 	if c.Announce != nil {
 		if err := c.Announce(ctx, database, limit); err != nil {
 			return nil, err
 		}
 	}
-	release, err = c.Pools.Hold(ctx, database, drain, limit)
+	release, err := c.Pools.Hold(ctx, database, drain, limit)
 	if err != nil {
 		c.unhold(ctx, database)
 		return nil, err

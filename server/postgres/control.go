@@ -41,32 +41,32 @@ func WithDatabase(connString, database string) (string, error) {
 	return u.String(), nil
 }
 
-// EnsureDatabase makes the database that connString names, unless it is there. It connects to the server's postgres
-// or template1 database for that.
+// EnsureDatabase makes the database that connString names, unless it is there.
 func EnsureDatabase(ctx context.Context, connString string) error {
 	cfg, err := pgx.ParseConfig(connString)
 	if err != nil {
 		return err
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err == nil {
-		return conn.Close(ctx)
-	}
-	if !hasCode(err, "3D000") { // invalid_catalog_name
-		return err
-	}
-	name := cfg.Database
-	conn, err = connectMaintenance(ctx, cfg)
+	conn, err := connectMaintenance(ctx, cfg)
 	if err != nil {
+		// The role may be let into this one database only.
+		direct, directErr := pgx.ConnectConfig(ctx, cfg)
+		if directErr != nil {
+			return errors.Join(directErr, err)
+		}
+		return direct.Close(ctx)
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var exists bool
+	if err := conn.QueryRow(ctx, "select exists (select from pg_database where datname = $1)", cfg.Database).Scan(&exists); err != nil || exists {
 		return err
 	}
-	defer conn.Close(ctx)
-	_, err = conn.Exec(ctx, "create database "+ident(name))
+	_, err = conn.Exec(ctx, "create database "+ident(cfg.Database))
 	if hasCode(err, "42P04", "23505") { // another process was faster
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("creating database %q: %w", name, err)
+		return fmt.Errorf("creating database %q: %w", cfg.Database, err)
 	}
 	return nil
 }

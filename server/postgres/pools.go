@@ -231,34 +231,34 @@ func (p *Pools) newPool(database string) (*pgxpool.Pool, error) {
 }
 
 // Hold lets requests for the database wait, waits at most drain until those at work are done, and closes the idle
-// connections. The hold ends when release is called, at the latest after limit. When the requests at work take longer
+// connections. The hold ends when the function it returns is called, at the latest after limit. When the requests at work take longer
 // than drain, there is no hold and the error is context.DeadlineExceeded.
-func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Duration) (release func(), err error) {
-	release, drained := p.close(database)
+func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Duration) (func(), error) {
+	open, drained := p.shut(database)
 	if drained != nil {
 		timer := time.NewTimer(drain)
 		defer timer.Stop()
 		select {
 		case <-drained:
 		case <-timer.C:
-			release()
+			open()
 			return nil, context.DeadlineExceeded
 		case <-ctx.Done():
-			release()
+			open()
 			return nil, ctx.Err()
 		}
 	}
 	p.Forget(database)
-	end := time.AfterFunc(limit, release)
-	return func() { end.Stop(); release() }, nil
+	end := time.AfterFunc(limit, open)
+	return func() { end.Stop(); open() }, nil
 }
 
 // HoldInBackground is Hold for a process that only follows another: it does not wait until the requests at work are
 // done, and closes each connection as it becomes idle.
-func (p *Pools) HoldInBackground(database string, limit time.Duration) (release func()) {
-	release, drained := p.close(database)
+func (p *Pools) HoldInBackground(database string, limit time.Duration) func() {
+	open, drained := p.shut(database)
 	p.Forget(database)
-	end := time.AfterFunc(limit, release)
+	end := time.AfterFunc(limit, open)
 	if drained != nil {
 		go func() {
 			select {
@@ -268,11 +268,11 @@ func (p *Pools) HoldInBackground(database string, limit time.Duration) (release 
 			}
 		}()
 	}
-	return func() { end.Stop(); release() }
+	return func() { end.Stop(); open() }
 }
 
-// close shuts the gate of a database. drained is closed when the requests at work are done, nil when there are none.
-func (p *Pools) close(database string) (release func(), drained <-chan struct{}) {
+// shut closes the gate of a database. drained is closed when the requests at work are done, nil when there are none.
+func (p *Pools) shut(database string) (release func(), drained <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.gate(database)
