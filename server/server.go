@@ -57,6 +57,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger, hooks Hooks) (err er
 		return err
 	}
 	defer listener.Close()
+	cfg.Listen = listener.Addr().String() // port 0 is known now
 
 	planes, err := Open(ctx, cfg, log)
 	if err != nil {

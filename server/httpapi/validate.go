@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -19,9 +20,15 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
+// Formats that kin-openapi knows by name only.
+var defineFormats = sync.OnceFunc(func() {
+	openapi3.DefineStringFormatValidator("uuid", openapi3.NewRegexpFormatValidator(`^(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`))
+})
+
 // validate holds a request against its operation in the contract, and fills in the contract's defaults. Credentials
 // were looked at before, so the validator need not.
 func (a *API) validate(operations map[string]operation) gin.HandlerFunc {
+	defineFormats()
 	open := openapi3.NewSecurityRequirements()
 	options := &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}
 	routes := map[string]*routers.Route{}
@@ -68,6 +75,9 @@ func checkQuery(r *http.Request, route *routers.Route) error {
 		}
 		if len(values) > 1 {
 			return fault.Validation("the query parameter %q comes %d times", name, len(values))
+		}
+		if values[0] == "" {
+			return fault.Validation("the query parameter %q is empty; leave it out, or give it a value", name)
 		}
 	}
 	return nil
@@ -235,9 +245,10 @@ func reasonOf(e *openapi3.SchemaError) string {
 		return "is required"
 	case "nullable":
 		return "must not be null"
-	case "properties", "additionalProperties":
-		if e.Schema != nil {
-			return firstLine(e.Reason)
+	case "allOf": // a reference with something of its own beside it, such as a default
+		var inner *openapi3.SchemaError
+		if len(s.AllOf) == 1 && errors.As(s.AllOf[0].Value.VisitJSON(e.Value), &inner) {
+			return reasonOf(inner)
 		}
 	}
 	return firstLine(e.Reason)

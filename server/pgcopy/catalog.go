@@ -219,7 +219,7 @@ func (r *reader) readParts() error {
 		select 'pg_attrdef'::regclass, d.oid, 'pg_class'::regclass, d.adrelid from pg_attrdef d
 		where d.adrelid >= 16384
 		union all
-		select 'pg_constraint'::regclass, c.oid, case when c.conrelid <> 0 then 'pg_class'::regclass else 'pg_type'::regclass end, c.conrelid + c.contypid
+		select 'pg_constraint'::regclass, c.oid, case when c.conrelid <> 0 then 'pg_class'::regclass else 'pg_type'::regclass end, greatest(c.conrelid, c.contypid)
 		from pg_constraint c where c.oid >= 16384
 		union all
 		select 'pg_trigger'::regclass, t.oid, 'pg_class'::regclass, t.tgrelid from pg_trigger t where not t.tgisinternal

@@ -14,11 +14,11 @@ func (r *reader) readTypes() error {
 	}
 	err = r.query(stageSchema, `
 		select 'pg_type'::regclass, t.oid, array[format(E'create type %s as (\n\t%s\n)', t.oid::regtype,
-			(select string_agg(format('%I %s%s', a.attname, format_type(a.atttypid, a.atttypmod), collation.clause), E',\n\t' order by a.attnum)
+			(select string_agg(format('%I %s%s', a.attname, format_type(a.atttypid, a.atttypmod), c2.clause), E',\n\t' order by a.attnum)
 			from pg_attribute a
 			join pg_type b on b.oid = a.atttypid
 			cross join lateral (select case when a.attcollation not in (0, b.typcollation) then
-				' collate ' || a.attcollation::regcollation end) as collation (clause)
+				' collate ' || a.attcollation::regcollation end) as c2 (clause)
 			where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped))]
 		from pg_type t
 		join pg_class c on c.oid = t.typrelid

@@ -7,12 +7,10 @@ import "github.com/jackc/pgx/v5"
 func (r *reader) readUnsupported() error {
 	before := len(r.items)
 	for _, sql := range []string{
-		`select 'pg_type'::regclass, t.oid, array[concat_ws(', ', 'input ' || t.typinput::regproc, 'output ' || t.typoutput::regproc,
-				'receive ' || nullif(t.typreceive, 0)::regproc, 'send ' || nullif(t.typsend, 0)::regproc,
-				'typmod_in ' || nullif(t.typmodin, 0)::regproc, 'typmod_out ' || nullif(t.typmodout, 0)::regproc, 'analyze ' || nullif(t.typanalyze, 0)::regproc,
-				'length ' || t.typlen, 'by value ' || t.typbyval, 'alignment ' || t.typalign, 'storage ' || t.typstorage,
-				'category ' || t.typcategory, 'preferred ' || t.typispreferred, 'delimiter ' || t.typdelim, 'default ' || t.typdefault,
-				'element ' || format_type(nullif(t.typelem, 0), null), 'collatable ' || (t.typcollation <> 0))]
+		`select 'pg_type'::regclass, t.oid, array[format('input %s, output %s, receive %s, send %s, typmod_in %s, typmod_out %s, analyze %s, '
+				'length %s, by value %s, alignment %s, storage %s, category %s, preferred %s, delimiter %s, default %s, element %s, collatable %s',
+				t.typinput, t.typoutput, t.typreceive, t.typsend, t.typmodin, t.typmodout, t.typanalyze,
+				t.typlen, t.typbyval, t.typalign, t.typstorage, t.typcategory, t.typispreferred, t.typdelim, t.typdefault, nullif(t.typelem, 0)::regtype, t.typcollation <> 0)]
 		from pg_type t
 		where t.typtype = 'b' and not exists (select from pg_type e where e.typarray = t.oid) and ` + own("pg_type", "t") + " and " + lasting("t.typnamespace"),
 
@@ -27,7 +25,7 @@ func (r *reader) readUnsupported() error {
 		where ` + own("pg_opclass", "o"),
 
 		`select 'pg_opfamily'::regclass, f.oid,
-			array(select format('operator %s %s%s', amopstrategy, amopopr::regoperator, ' for order by ' || nullif(amopsortfamily, 0)::text::name) from pg_amop
+			array(select format('operator %s %s%s', amopstrategy, amopopr::regoperator, case when amopsortfamily <> 0 then ' for order by' end) from pg_amop
 				where amopfamily = f.oid and not exists (select from pg_depend e where e.classid = 'pg_amop'::regclass and e.objid = pg_amop.oid and e.deptype = 'e')
 				order by amopstrategy, amopopr::regoperator::text)
 			|| array(select format('function %s (%s, %s) %s', amprocnum, amproclefttype::regtype, amprocrighttype::regtype, amproc::regprocedure) from pg_amproc

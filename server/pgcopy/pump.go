@@ -131,10 +131,10 @@ func (r *chunkReader) Read(b []byte) (int, error) {
 			return 0, io.EOF
 		}
 		r.chunk, r.rest = chunk, chunk
+		r.pump.count(int64(len(chunk)))
 	}
 	n := copy(b, r.rest)
 	r.rest = r.rest[n:]
-	r.pump.count(int64(n))
 	return n, nil
 }
 

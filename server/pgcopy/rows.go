@@ -113,13 +113,8 @@ func (c *copier) pieces(ctx context.Context, conn *pgx.Conn) ([]piece, error) {
 	return list, nil
 }
 
-// copyRows copies the rows of all tables, and the large objects.
-func (c *copier) copyRows(ctx context.Context, leader *pgx.Conn, sources, targets []*pgx.Conn) error {
-	list, err := c.pieces(ctx, leader)
-	if err != nil {
-		return err
-	}
-	c.report(PhaseRows)
+// copyRows copies the pieces, each worker the next one that is left.
+func (c *copier) copyRows(ctx context.Context, list []piece, sources, targets []*pgx.Conn) error {
 	queue := make(chan piece, len(list))
 	for _, p := range list {
 		queue <- p

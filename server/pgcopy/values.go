@@ -2,8 +2,8 @@ package pgcopy
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
@@ -69,6 +69,7 @@ func (c *copier) copyLargeObjects(ctx context.Context, source, target *pgx.Conn)
 	if err != nil {
 		return fmt.Errorf("listing large objects: %w", err)
 	}
+	c.largeObjects = list
 	// Reading and writing a megabyte at a time bounds the memory; small ones
 	// go several at a time.
 	const size, many = 1 << 20, 16
@@ -81,7 +82,7 @@ func (c *copier) copyLargeObjects(ctx context.Context, source, target *pgx.Conn)
 			ids[i] = lo.id
 			statements[lo.id] = lo.statements
 		}
-		rows, err := source.Query(ctx, "select id, lo_get(id, 0, $2) from unnest($1::oid[]) id", ids, size)
+		rows, err := source.Query(ctx, "select id, lo_get(id, 0, $2::int) from unnest($1::oid[]) id", ids, size)
 		if err != nil {
 			return fmt.Errorf("reading large objects: %w", err)
 		}
@@ -90,7 +91,7 @@ func (c *copier) copyLargeObjects(ctx context.Context, source, target *pgx.Conn)
 		var id uint32
 		var content []byte
 		_, err = pgx.ForEachRow(rows, []any{&id, &content}, func() error {
-			batch.Queue("select lo_from_bytea($1, $2)", id, content)
+			batch.Queue("select lo_from_bytea($1::oid, $2)", id, content)
 			for _, s := range statements[id] {
 				batch.Queue(s)
 			}
@@ -120,11 +121,11 @@ func (c *copier) copyLargeObjects(ctx context.Context, source, target *pgx.Conn)
 func (c *copier) copyLongObject(ctx context.Context, source, target *pgx.Conn, id uint32, size int) error {
 	for offset := int64(size); ; offset += int64(size) {
 		var content []byte
-		if err := source.QueryRow(ctx, "select lo_get($1, $2, $3)", id, offset, size).Scan(&content); err != nil {
+		if err := source.QueryRow(ctx, "select lo_get($1::oid, $2, $3::int)", id, offset, size).Scan(&content); err != nil {
 			return err
 		}
 		if len(content) > 0 {
-			if _, err := target.Exec(ctx, "select lo_put($1, $2, $3)", id, offset, content); err != nil {
+			if _, err := target.Exec(ctx, "select lo_put($1::oid, $2, $3)", id, offset, content); err != nil {
 				return err
 			}
 			c.update(func(p *Progress) { p.Bytes += int64(len(content)) })
@@ -165,21 +166,18 @@ func largeObjects(ctx context.Context, conn *pgx.Conn) ([]largeObject, error) {
 	return list, err
 }
 
-// verifyLargeObjects compares what belongs to the large objects.
-func (c *copier) verifyLargeObjects(ctx context.Context, source, target *pgx.Conn) error {
-	want, err := largeObjects(ctx, source)
-	if err != nil {
-		return err
-	}
+// verifyLargeObjects compares the target's large objects with those copied.
+func (c *copier) verifyLargeObjects(ctx context.Context, target *pgx.Conn) error {
 	got, err := largeObjects(ctx, target)
 	if err != nil {
 		return err
 	}
+	want := c.largeObjects
 	if len(want) != len(got) {
 		return fmt.Errorf("the source has %d large objects but the copy %d", len(want), len(got))
 	}
 	for i := range want {
-		if want[i].id != got[i].id || strings.Join(want[i].statements, ";") != strings.Join(got[i].statements, ";") {
+		if want[i].id != got[i].id || !slices.Equal(want[i].statements, got[i].statements) {
 			return fmt.Errorf("large object %d has another owner, comment or privileges in the copy", want[i].id)
 		}
 	}
@@ -188,42 +186,43 @@ func (c *copier) verifyLargeObjects(ctx context.Context, source, target *pgx.Con
 
 // refresh fills the materialised views that the source has filled, after those
 // that they read. One that is needed only for that is emptied again.
-func refresh(ctx context.Context, conn *pgx.Conn, order []*item, views []matview) error {
-	at := map[addr]*matview{}
-	for i := range views {
-		at[views[i].addr] = &views[i]
+func refresh(ctx context.Context, conn *pgx.Conn, cat *catalog) error {
+	views := map[*item]matview{}
+	for _, m := range cat.views {
+		views[cat.at[m.addr]] = m
 	}
-	needed := map[*item]bool{}
-	var need func(*item)
-	need = func(it *item) {
-		if !needed[it] {
-			needed[it] = true
-			for _, n := range it.needs {
-				need(n)
-			}
+	var order []*item
+	seen := map[*item]bool{}
+	var visit func(*item)
+	visit = func(it *item) {
+		if seen[it] {
+			return
 		}
+		seen[it] = true
+		for _, n := range it.needs {
+			visit(n)
+		}
+		if _, ok := views[it]; ok {
+			order = append(order, it)
+		}
+	}
+	for it, m := range views {
+		if m.populated {
+			visit(it)
+		}
+	}
+	var statements []string
+	for _, it := range order {
+		statements = append(statements, "refresh materialized view "+views[it].name)
 	}
 	for _, it := range order {
-		if m := at[it.addr]; m != nil && m.populated {
-			need(it)
+		if !views[it].populated {
+			statements = append(statements, "refresh materialized view "+views[it].name+" with no data")
 		}
 	}
-	var empty []string
-	for _, it := range order {
-		m := at[it.addr]
-		if m == nil || !needed[it] {
-			continue
-		}
-		if _, err := conn.Exec(ctx, "refresh materialized view "+m.name); err != nil {
-			return fmt.Errorf("refreshing %s: %w", m.name, err)
-		}
-		if !m.populated {
-			empty = append(empty, "refresh materialized view "+m.name+" with no data")
-		}
-	}
-	for _, statement := range empty {
+	for _, statement := range statements {
 		if _, err := conn.Exec(ctx, statement); err != nil {
-			return err
+			return fmt.Errorf("%s: %w", statement, err)
 		}
 	}
 	return nil
@@ -239,5 +238,3 @@ func analyze(ctx context.Context, conn *pgx.Conn) error {
 	}
 	return nil
 }
-
-var errTargetNotEmpty = errors.New("the target database is not empty")

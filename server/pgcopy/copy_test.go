@@ -1,0 +1,24 @@
+package pgcopy
+
+import (
+	"os"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+)
+
+func TestSmoke(t *testing.T) {
+	src, err := pgx.ParseConfig(os.Getenv("SRC"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dst, err := pgx.ParseConfig(os.Getenv("DST"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := Copy(t.Context(), Options{Source: src, Target: dst, PGDump: os.Getenv("PGDUMP"), SchemaOnly: os.Getenv("SCHEMAONLY") != ""})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%+v", res)
+}
