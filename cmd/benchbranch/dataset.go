@@ -22,12 +22,12 @@ type dataset struct {
 }
 
 const (
-	accountBytes = 156           // a row and its index entry
-	emptyBytes   = 8 * megabyte  // a database without tables
-	branchRows   = 100_000       // accounts for each branch, as in pgbench
-	tellersEach  = 10            // for each branch
-	schemaTables = 4             // pgbench's
-	schemaKeys   = 3             // of them have a primary key
+	accountBytes = 156          // a row and its index entry
+	emptyBytes   = 8 * megabyte // a database without tables
+	branchRows   = 100_000      // accounts for each branch, as in pgbench
+	tellersEach  = 10           // for each branch
+	schemaTables = 4            // pgbench's
+	schemaKeys   = 3            // of them have a primary key
 )
 
 func (d *dataset) tellers() int { return d.branches * tellersEach }

@@ -39,6 +39,9 @@ func diskUsage(dir string) (total int64, err error) {
 			return err
 		}
 		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // PostgreSQL removes files while we look
+		}
 		if err != nil {
 			return err
 		}
@@ -55,12 +58,12 @@ func diskUsage(dir string) (total int64, err error) {
 
 // fiemap is the head of struct fiemap with room for some extents (linux/fiemap.h).
 type fiemap struct {
-	start, length  uint64
-	flags          uint32
-	mapped         uint32
-	count          uint32
-	_              uint32
-	extents        [512]fiemapExtent
+	start, length uint64
+	flags         uint32
+	mapped        uint32
+	count         uint32
+	_             uint32
+	extents       [512]fiemapExtent
 }
 
 type fiemapExtent struct {
@@ -79,6 +82,9 @@ const (
 // sharedBytes is how much of a file lies in blocks that it shares with others; 0 where the file system cannot say.
 func sharedBytes(path string) (shared int64, err error) {
 	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0, nil
+	}
 	if err != nil {
 		return 0, err
 	}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"errors"
 	"io/fs"
 	"path/filepath"
 	"syscall"
@@ -18,6 +19,9 @@ func diskUsage(dir string) (total int64, err error) {
 			return err
 		}
 		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // PostgreSQL removes files while we look
+		}
 		if err != nil {
 			return err
 		}

@@ -40,9 +40,8 @@ func mountXFS(ctx context.Context, parent string, size int64) (dir string, remov
 	if dir, err = os.MkdirTemp(parent, "bough-bench-xfs-"); err != nil {
 		return "", nil, err
 	}
-	if err := command(ctx, "mount", "-t", "xfs", "-o", "loop", image.Name(), dir); err != nil {
-		// A mount that was interrupted may be there.
-		_ = unmount(dir)
+	// Not to be interrupted, since then nobody knows whether it is mounted.
+	if err := command(context.WithoutCancel(ctx), "mount", "-t", "xfs", "-o", "loop", image.Name(), dir); err != nil {
 		return "", nil, fmt.Errorf("%w: %w", errNoLoop, errors.Join(err, os.Remove(dir)))
 	}
 	remove = func() error { return errors.Join(unmount(dir), os.Remove(dir)) }

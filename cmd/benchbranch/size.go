@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -87,11 +86,14 @@ func threeDigits(n float64) string {
 }
 
 // median of no values is 0.
-func median[T cmp.Ordered](values []T) T {
-	var zero T
+func median(values []float64) float64 {
 	if len(values) == 0 {
-		return zero
+		return 0
 	}
 	sorted := slices.Sorted(slices.Values(values))
-	return sorted[(len(sorted)-1)/2]
+	middle := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[middle-1] + sorted[middle]) / 2
+	}
+	return sorted[middle]
 }

@@ -212,7 +212,7 @@ func (r *reader) readParts() error {
 		union all
 		-- a range's constructors, an identity column's sequence, a view's rule, a key's index
 		select d.classid, d.objid, d.refclassid, d.refobjid from pg_depend d
-		where d.deptype = 'i' and d.objid >= 16384 and d.classid in ('pg_proc'::regclass, 'pg_class'::regclass, 'pg_rewrite'::regclass)
+		where d.deptype = 'i' and d.objid >= 16384 and d.classid in ('pg_proc'::regclass, 'pg_cast'::regclass, 'pg_class'::regclass, 'pg_rewrite'::regclass)
 			and d.refclassid in ('pg_type'::regclass, 'pg_class'::regclass, 'pg_constraint'::regclass)
 		union all
 		-- a column's default
@@ -220,9 +220,10 @@ func (r *reader) readParts() error {
 		where d.adrelid >= 16384
 		union all
 		select 'pg_constraint'::regclass, c.oid, case when c.conrelid <> 0 then 'pg_class'::regclass else 'pg_type'::regclass end, greatest(c.conrelid, c.contypid)
-		from pg_constraint c where c.oid >= 16384
+		from pg_constraint c where c.oid >= 16384 and c.contype in ('c', 'n')
 		union all
-		select 'pg_trigger'::regclass, t.oid, 'pg_class'::regclass, t.tgrelid from pg_trigger t where not t.tgisinternal
+		select 'pg_constraint'::regclass, t.tgconstraint, 'pg_trigger'::regclass, t.oid from pg_trigger t
+		join pg_constraint c on c.oid = t.tgconstraint and c.contype = 't'
 		union all
 		select 'pg_publication_rel'::regclass, p.oid, 'pg_publication'::regclass, p.prpubid from pg_publication_rel p
 		union all

@@ -68,7 +68,8 @@ func (r *reader) readOperators() error {
 			case c.castmethod when 'f' then 'with function ' || c.castfunc::regprocedure when 'i' then 'with inout' else 'without function' end,
 			case c.castcontext when 'a' then ' as assignment' when 'i' then ' as implicit' end)]
 		from pg_cast c
-		where `+own("pg_cast", "c"), nil)
+		where `+own("pg_cast", "c")+`
+			and not exists (select from pg_depend d where d.classid = 'pg_cast'::regclass and d.objid = c.oid and d.deptype = 'i')`, nil)
 }
 
 // readTextSearch reads the configurations and dictionaries of text search.

@@ -71,7 +71,7 @@ func (r *reader) readPublications() error {
 				case when p.puballtables then ' for all tables' end,
 				concat_ws(', ', case when p.pubinsert then 'insert' end, case when p.pubupdate then 'update' end,
 					case when p.pubdelete then 'delete' end, case when p.pubtruncate then 'truncate' end),
-				p.pubviaroot,
+				p.pubviaroot::text,
 				case when to_jsonb(p)->>'pubgencols' = 's' then ', publish_generated_columns = stored' end)]
 			|| array(
 				select format('alter publication %I add table only %s', p.pubname, t.prrelid::regclass)

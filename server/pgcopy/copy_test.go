@@ -1,24 +1,265 @@
 package pgcopy
 
 import (
-	"os"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
 	"testing"
 
-	"github.com/jackc/pgx/v5"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/boughdb/bough/server/pgtest"
 )
 
-func TestSmoke(t *testing.T) {
-	src, err := pgx.ParseConfig(os.Getenv("SRC"))
+func TestCopyEqualsSource(t *testing.T) {
+	t.Parallel()
+	for name, dump := range schemaReaders(t) {
+		for _, schemaOnly := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, schema only %t", name, schemaOnly), func(t *testing.T) {
+				t.Parallel()
+				source, target := fixture(t), pgtest.Database(t)
+				var phases []Phase
+				result, err := Copy(t.Context(), Options{
+					Source: config(t, source), Target: config(t, target), PGDump: dump, SchemaOnly: schemaOnly, Jobs: 3,
+					Progress: func(p Progress) {
+						if !slices.Contains(phases, p.Phase) {
+							phases = append(phases, p.Phase)
+						}
+					},
+				})
+				if err != nil {
+					t.Fatal(err)
+				}
+				mustBeEqual(t, source, target, !schemaOnly)
+
+				want := []Phase{PhaseSchema, PhaseRows, PhaseIndexes, PhaseRefresh, PhaseVerify}
+				if schemaOnly {
+					want = slices.Delete(want, 1, 2)
+				}
+				if diff := cmp.Diff(want, phases); diff != "" {
+					t.Errorf("phases (-want +got):\n%s", diff)
+				}
+				if result.Schema != name || (result.Rows > 3000) == schemaOnly || (result.Tables > 20) == schemaOnly {
+					t.Errorf("unexpected result %+v", result)
+				}
+				conn := connectTo(t, target)
+				if n := one[int](t, conn, "select count(*) from pg_user_mappings"); n > 0 {
+					t.Errorf("%d user mappings were copied", n)
+				}
+				if schemaOnly {
+					mustHaveNoRows(t, target)
+				}
+				// What is copied works: a restart of the journey.
+				again := pgtest.Database(t)
+				if _, err := Copy(t.Context(), Options{Source: config(t, target), Target: config(t, again)}); err != nil {
+					t.Fatalf("copying the copy: %v", err)
+				}
+				mustBeEqual(t, target, again, true)
+			})
+		}
+	}
+}
+
+func mustHaveNoRows(t *testing.T, url string) {
+	t.Helper()
+	conn := connectTo(t, url)
+	for name, digest := range contents(t, url) {
+		switch {
+		case strings.Contains(digest, "rows") && !strings.HasPrefix(digest, "0 rows") && !strings.HasPrefix(name, "app.totals") &&
+			name != "app.of_totals" && name != "app.alphabetically_first":
+			t.Errorf("%s has %s", name, digest)
+		case name == "large objects" && digest != "":
+			t.Errorf("there are large objects %s", digest)
+		case name == `app."Quoted ""seq"""` && digest != "10, called false":
+			t.Errorf("sequence %s is at %s", name, digest)
+		}
+	}
+	if !one[bool](t, conn, "select bool_and(relispopulated) from pg_class where relname in ('totals', 'of_totals')") {
+		t.Errorf("the materialised views are not refreshed")
+	}
+}
+
+// The same as pg_dump sees it, which knows nothing of this package.
+func TestDumpOfCopyEqualsDumpOfSource(t *testing.T) {
+	t.Parallel()
+	path := pgDump(t)
+	if path == "" {
+		t.Skip("no pg_dump for this server")
+	}
+	for name, dump := range schemaReaders(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source, target := fixture(t), pgtest.Database(t)
+			if _, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target), PGDump: dump}); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(dumpOf(t, path, source), dumpOf(t, path, target)); diff != "" {
+				t.Errorf("pg_dump of the copy (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestTableIsCopiedInPieces(t *testing.T) {
+	t.Parallel()
+	source, target := pgtest.Database(t), pgtest.Database(t)
+	conn := connectTo(t, source)
+	execute(t, conn, `
+		create table large (id int primary key, v text);
+		insert into large select i, repeat('x', 900) from generate_series(1, 90000) i;
+		update large set v = 'y' where id % 10 = 0;
+		delete from large where id % 10 = 1`)
+	result, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	dst, err := pgx.ParseConfig(os.Getenv("DST"))
+	if diff := cmp.Diff([]any{1, int64(81000)}, []any{result.Tables, result.Rows}); diff != "" {
+		t.Errorf("tables and rows (-want +got):\n%s", diff)
+	}
+	mustBeEqual(t, source, target, true)
+}
+
+func TestUnsupportedObjectsAreNamed(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name, sql string
+		want      []string
+	}{
+		{"operator class", `create operator class public.odd for type int using btree as operator 1 <, operator 3 =, function 1 btint4cmp(int, int)`,
+			[]string{"operator class public.odd USING btree", "operator family public.odd USING btree"}},
+		{"operator family", `create operator family public.fam using hash`, []string{"operator family public.fam USING hash"}},
+		{"base type", `
+			create type public.base;
+			create function public.base_in(cstring) returns public.base language internal immutable strict as 'int4in';
+			create function public.base_out(public.base) returns cstring language internal immutable strict as 'int4out';
+			create type public.base (input = public.base_in, output = public.base_out, like = int4)`,
+			[]string{"type public.base"}},
+		{"access method", `create access method heap2 type table handler heap_tableam_handler`, []string{"access method heap2"}},
+		{"conversion", `create conversion public.conv for 'LATIN1' to 'UTF8' from iso8859_1_to_utf8`, []string{"conversion public.conv"}},
+		{"language", `create language odd handler plpgsql_call_handler`, []string{"language odd"}},
+		{"text search template", `create text search template public.tmpl (lexize = dsimple_lexize)`, []string{"text search template public.tmpl"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			source, target := pgtest.Database(t), pgtest.Database(t)
+			execute(t, connectTo(t, source), test.sql)
+			before := describe(t, target)
+			_, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target)})
+			var unsupported *UnsupportedError
+			if !errors.As(err, &unsupported) {
+				t.Fatalf("got error %v, want an UnsupportedError", err)
+			}
+			if diff := cmp.Diff(test.want, unsupported.Objects); diff != "" {
+				t.Errorf("objects (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(before, describe(t, target)); diff != "" {
+				t.Errorf("the target was changed (-before +after):\n%s", diff)
+			}
+			if dump := pgDump(t); dump != "" {
+				if _, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target), PGDump: dump}); err != nil {
+					t.Fatalf("with pg_dump: %v", err)
+				}
+				mustBeEqual(t, source, target, true)
+			}
+		})
+	}
+}
+
+func TestTargetMustBeEmpty(t *testing.T) {
+	t.Parallel()
+	for name, sql := range map[string]string{
+		"table":        "create table x ()",
+		"schema":       "create schema x",
+		"function":     "create function f() returns int language sql as 'select 1'",
+		"large object": "select lo_create(0)",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source, target := pgtest.Database(t), pgtest.Database(t)
+			execute(t, connectTo(t, target), sql)
+			_, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target)})
+			if err == nil || !strings.Contains(err.Error(), "not empty") || Retryable(err) {
+				t.Errorf("got error %v", err)
+			}
+		})
+	}
+}
+
+func TestNewDatabaseWithoutTheUsualThings(t *testing.T) {
+	t.Parallel()
+	for name, dump := range schemaReaders(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source, target := pgtest.Database(t), pgtest.Database(t)
+			execute(t, connectTo(t, source), "drop schema public; drop extension plpgsql")
+			if _, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target), PGDump: dump}); err != nil {
+				t.Fatal(err)
+			}
+			mustBeEqual(t, source, target, true)
+		})
+	}
+}
+
+func TestDescribeLeavesTheSessionAlone(t *testing.T) {
+	t.Parallel()
+	conn := connectTo(t, pgtest.Database(t))
+	execute(t, conn, "set search_path = somewhere; begin; create table public.fresh ()")
+	objs, err := Describe(t.Context(), conn)
 	if err != nil {
 		t.Fatal(err)
 	}
-	res, err := Copy(t.Context(), Options{Source: src, Target: dst, PGDump: os.Getenv("PGDUMP"), SchemaOnly: os.Getenv("SCHEMAONLY") != ""})
-	if err != nil {
+	if !slices.ContainsFunc(objs, func(o Object) bool { return o.Kind == "table" && o.Identity == "public.fresh" }) {
+		t.Errorf("the transaction's table is not described: %v", objs)
+	}
+	if got := one[string](t, conn, "show search_path"); got != "somewhere" {
+		t.Errorf("search_path is %q now", got)
+	}
+	if status := conn.PgConn().TxStatus(); status != 'T' {
+		t.Errorf("the transaction's status is %c now", status)
+	}
+}
+
+func TestFingerprintTellsSchemasApart(t *testing.T) {
+	t.Parallel()
+	conn := connectTo(t, fixture(t))
+	fingerprint := func() string {
+		objs, err := Describe(t.Context(), conn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Fingerprint(objs)
+	}
+	seen := map[string]string{fingerprint(): "nothing"}
+	for _, sql := range []string{
+		"alter table app.users alter column note set statistics 5",
+		"alter table app.users alter column note set not null",
+		"grant delete on app.users to pgcopy_bob",
+		"comment on column app.users.note is 'x'",
+		"alter table app.users disable trigger touch",
+		"alter table app.users force row level security",
+		"create index on app.users (note)",
+		"alter function app.standard(int) immutable",
+		"alter domain app.email drop constraint has_at",
+		"alter publication \"some\" set (publish = 'delete')",
+		"alter default privileges for role pgcopy_alice grant execute on functions to public",
+		"alter sequence app.counter cache 9",
+		"revoke execute on function pg_catalog.pg_backend_pid() from public",
+	} {
+		execute(t, conn, sql)
+		print := fingerprint()
+		if other, ok := seen[print]; ok {
+			t.Errorf("%s: the fingerprint is that after %s", sql, other)
+		}
+		seen[print] = sql
+	}
+	// Rows do not matter.
+	before := fingerprint()
+	if _, err := conn.Exec(context.Background(), "insert into app.parent values (9); select nextval('app.counter')"); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%+v", res)
+	if fingerprint() != before {
+		t.Error("the fingerprint depends on rows")
+	}
 }

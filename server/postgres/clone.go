@@ -63,6 +63,9 @@ var errTemplateBusy = errors.New("the source has sessions that cannot be held ba
 func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error) {
 	began := time.Now()
 	res := CloneResult{}
+	if r.Source == r.Target {
+		return res, fmt.Errorf("database %q cannot be cloned into itself", r.Source)
+	}
 	if r.Progress == nil {
 		r.Progress = func(string) {}
 	}
@@ -91,10 +94,10 @@ func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error
 		res.Pause, err = c.template(ctx, conn, r, src, res.Strategy)
 		switch {
 		case errors.Is(err, errTemplateBusy) && c.cfg.Sessions == CopyAround:
-			c.cfg.Log.Info("cloning from a snapshot, since the source is in use by other programs", "source", r.Source)
+			c.cfg.Log.Info("cloning from a snapshot", "source", r.Source, "reason", err)
 			res.Strategy = StrategyCopy
 		case errors.Is(err, errTemplateBusy):
-			return res, ErrSourceInUse
+			return res, fmt.Errorf("%w: %w", ErrSourceInUse, err)
 		case err != nil:
 			return res, err
 		default:
@@ -110,15 +113,25 @@ func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error
 	if err := comment(ctx, conn, r.Target, marker.comment(src.comment)); err != nil {
 		return res, err
 	}
+	privileges, err := grants(ctx, conn, r, src)
+	if err != nil {
+		return res, err
+	}
+	// They come before the rows, lest somebody reads these who may not connect to the source.
+	res.Warnings, err = carryOver(ctx, conn, privileges)
+	if err != nil {
+		return res, err
+	}
 	if res.Strategy == StrategyCopy {
 		if err := c.copySnapshot(ctx, r); err != nil {
 			return res, err
 		}
 	}
-	res.Warnings, err = c.settle(ctx, conn, r, src)
+	warnings, err := c.settle(ctx, conn, r, src, res.Strategy)
 	if err != nil {
 		return res, err
 	}
+	res.Warnings = append(res.Warnings, warnings...)
 	res.Duration = time.Since(began)
 	return res, nil
 }
@@ -201,7 +214,7 @@ func (c *Cluster) choose(ctx context.Context, conn *pgx.Conn, r CloneRequest, sr
 	}
 	var allowed bool
 	err := conn.QueryRow(ctx, `
-		select r.rolsuper or d.datistemplate or pg_has_role(d.datdba, 'member')
+		select r.rolsuper or d.datistemplate or pg_has_role(d.datdba, 'usage')
 		from pg_database d, pg_roles r where d.datname = $1 and r.rolname = current_user`, r.Source).Scan(&allowed)
 	if err != nil {
 		return "", err
@@ -209,7 +222,10 @@ func (c *Cluster) choose(ctx context.Context, conn *pgx.Conn, r CloneRequest, sr
 	if !allowed {
 		return StrategyCopy, nil
 	}
-	if c.cfg.Strategy != "" {
+	switch {
+	case c.cfg.Strategy == StrategyReflink && !c.caps.CloneMethod:
+		return StrategyFileCopy, nil // what it is on this server
+	case c.cfg.Strategy != "":
 		return c.cfg.Strategy, nil
 	}
 	strategy := StrategyFileCopy
@@ -267,49 +283,62 @@ func (c *Cluster) template(ctx context.Context, conn *pgx.Conn, r CloneRequest, 
 			return 0, err
 		}
 	}
+	strategy := string(s)
+	if s == StrategyReflink {
+		strategy = string(StrategyFileCopy)
+	}
+	statement := fmt.Sprintf("%s %s template %s strategy %s%s",
+		createDatabase, ident(r.Target), ident(r.Source), strategy, c.ownerClause(ctx, conn, src))
+	watcher, err := c.admin(ctx, "")
+	if err != nil {
+		return 0, err
+	}
+	defer watcher.Close(context.WithoutCancel(ctx))
+
 	limit := max(2*c.estimate(s, src.size), 30*time.Second)
 	began := time.Now()
 	release, err := c.hold(ctx, r.Source, c.cfg.Drain, limit)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		return 0, fmt.Errorf("%w: requests at work for more than %s", errTemplateBusy, c.cfg.Drain)
+		return time.Since(began), fmt.Errorf("%w: requests at work for more than %s", errTemplateBusy, c.cfg.Drain)
 	}
 	if err != nil {
 		return 0, err
 	}
 	defer release()
 	if err := c.waitForOwnSessions(ctx, conn, r.Source); err != nil {
-		return 0, err
+		return time.Since(began), err
 	}
 	// Sessions that come now wait inside PostgreSQL until the copy is done. One that came just before makes CREATE
 	// DATABASE wait for it, so it is ended, or the statement is.
-	var pid uint32 = conn.PgConn().PID()
-	watch := make(chan error, 1)
 	watchCtx, stop := context.WithCancel(ctx)
-	go func() { watch <- c.watchTemplate(watchCtx, pid, r.Source) }()
-	strategy := string(s)
-	if s == StrategyReflink {
-		strategy = string(StrategyFileCopy)
-	}
-	_, err = conn.Exec(ctx, fmt.Sprintf("create database %s template %s strategy %s%s",
-		ident(r.Target), ident(r.Source), strategy, c.ownerClause(ctx, conn, src)))
+	watched := make(chan bool, 1)
+	go func() { watched <- c.watchTemplate(watchCtx, watcher, conn.PgConn().PID(), r.Source) }()
+	_, err = conn.Exec(ctx, statement)
 	stop()
-	watchErr := <-watch
+	canceled := <-watched
+	pause := time.Since(began)
 	switch {
 	case err == nil:
-		return time.Since(began), nil
+		return pause, nil
 	case ctx.Err() != nil:
-		return 0, ctx.Err()
-	case errors.Is(watchErr, errTemplateBusy), hasCode(err, "55006"): // object_in_use
-		return 0, errTemplateBusy
+		return pause, ctx.Err()
+	case canceled && hasCode(err, "57014"), hasCode(err, "55006"): // query_canceled, object_in_use
+		return pause, fmt.Errorf("%w: somebody has connected", errTemplateBusy)
 	}
-	return 0, fmt.Errorf("creating database %q: %w", r.Target, err)
+	return pause, fmt.Errorf("creating database %q: %w", r.Target, err)
 }
 
-// ownerClause gives the copy the source's owner where the role may.
+// createDatabase is how the statement begins that watchTemplate looks at.
+const createDatabase = "create database"
+
+// ownerClause gives the copy the source's owner where the role may, and may do the rest that a clone needs too.
 func (c *Cluster) ownerClause(ctx context.Context, conn *pgx.Conn, src source) string {
-	var may bool
-	err := conn.QueryRow(ctx, "select pg_has_role($1, 'member')", src.owner).Scan(&may)
-	if err != nil || !may {
+	may := "pg_has_role($1, 'usage')"
+	if c.caps.ServerVersion >= 160000 {
+		may += " and pg_has_role($1, 'set')"
+	}
+	var ok bool
+	if err := conn.QueryRow(ctx, "select "+may, src.owner).Scan(&ok); err != nil || !ok {
 		return ""
 	}
 	return " owner " + ident(src.owner)
@@ -338,34 +367,46 @@ func (c *Cluster) waitForOwnSessions(ctx context.Context, conn *pgx.Conn, databa
 	}
 }
 
-// watchTemplate looks for sessions in the source while a CREATE DATABASE of backend pid runs. By policy it ends them,
-// or cancels the statement and returns errTemplateBusy.
-func (c *Cluster) watchTemplate(ctx context.Context, pid uint32, database string) error {
-	conn, err := c.admin(ctx, "")
-	if err != nil {
-		return nil //nolint:nilerr // the statement then runs into PostgreSQL's own limit of five seconds
-	}
-	defer conn.Close(context.WithoutCancel(ctx))
+// How long a session of another program may keep CREATE DATABASE waiting. Most are gone after a moment.
+const sessionGrace = 300 * time.Millisecond
+
+// watchTemplate looks for sessions in the source while a CREATE DATABASE of backend pid runs, until ctx ends. By policy
+// it ends them, or cancels the statement and returns true.
+func (c *Cluster) watchTemplate(ctx context.Context, conn *pgx.Conn, pid uint32, database string) (canceled bool) {
+	// A statement of the watcher is never given up: it could then hit what the backend does next.
+	whole := context.WithoutCancel(ctx)
+	// What PostgreSQL lets wait came after the statement, or is not listed with a database yet.
+	const creating = `pg_stat_activity me where me.pid = $1 and me.state = 'active' and me.query like '` + createDatabase + ` %'`
+	const sessions = `pg_stat_activity a, ` + creating + `
+		and a.datname = $2 and a.usesysid is not null and (a.backend_start is null or a.backend_start < me.query_start)`
+	var since time.Time
 	for {
 		var n int
-		err := conn.QueryRow(ctx, `
-			select count(*) filter (where case when $2 then pg_terminate_backend(a.pid) else true end)
-			from pg_stat_activity a, pg_stat_activity me
-			where a.datname = $1 and a.usesysid is not null and me.pid = $3
-				and (a.backend_start is null or me.query_start is null or a.backend_start < me.query_start)`,
-			database, c.cfg.Sessions == Terminate, pid).Scan(&n)
+		var err error
 		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
+		case c.cfg.Sessions == Terminate:
+			err = conn.QueryRow(whole, "select count(*) filter (where pg_terminate_backend(a.pid)) from "+sessions, pid, database).Scan(&n)
+		default:
+			err = conn.QueryRow(whole, "select count(*) from "+sessions, pid, database).Scan(&n)
+			switch {
+			case err != nil:
+			case n == 0:
+				since = time.Time{}
+			case since.IsZero():
+				since = time.Now()
+			case time.Since(since) > sessionGrace:
+				n = 0
+				err = conn.QueryRow(whole, "select count(*) filter (where pg_cancel_backend(me.pid)) from "+creating, pid).Scan(&n)
+				canceled = canceled || n > 0
+			}
+		}
+		if err != nil {
+			// The statement then runs into PostgreSQL's own limit of five seconds.
 			c.cfg.Log.Debug("watching a clone", "error", err)
-		case n > 0 && c.cfg.Sessions != Terminate:
-			_, _ = conn.Exec(ctx, "select pg_cancel_backend($1)", pid)
-			return errTemplateBusy
 		}
 		select {
 		case <-ctx.Done():
-			return nil
+			return canceled
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
@@ -373,7 +414,7 @@ func (c *Cluster) watchTemplate(ctx context.Context, pid uint32, database string
 
 // create makes an empty database with the source's encoding and locale.
 func (c *Cluster) create(ctx context.Context, conn *pgx.Conn, target string, src source) error {
-	stmt := fmt.Sprintf("create database %s template template0 encoding %s lc_collate %s lc_ctype %s%s",
+	stmt := fmt.Sprintf(createDatabase+" %s template template0 encoding %s lc_collate %s lc_ctype %s%s",
 		ident(target), literal(src.encoding), literal(src.collate), literal(src.ctype), c.ownerClause(ctx, conn, src))
 	switch {
 	case src.provider == "i" && src.locale != nil:
@@ -398,6 +439,7 @@ func (c *Cluster) copySnapshot(ctx context.Context, r CloneRequest) error {
 		cfg := c.base.Copy()
 		cfg.Database = database
 		cfg.RuntimeParams["application_name"] = c.application(r.op())
+		cfg.RuntimeParams["default_transaction_read_only"] = "off"
 		return cfg
 	}
 	_, err := pgcopy.Copy(ctx, pgcopy.Options{

@@ -90,6 +90,12 @@ func OpenCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Sessions == "" {
+		cfg.Sessions = CopyAround
+	}
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
 	c := &Cluster{cfg: cfg, base: base, rates: map[Strategy]float64{}}
 	if err := c.probe(ctx); err != nil {
 		return nil, err
@@ -134,9 +140,10 @@ func (c *Cluster) probe(ctx context.Context) error {
 		select current_setting('server_version_num')::int, current_setting('server_version'), r.rolname, r.rolsuper,
 			r.rolcreatedb or r.rolsuper, r.rolcreaterole or r.rolsuper,
 			r.rolsuper or pg_has_role('pg_signal_backend', 'member'),
-			r.rolsuper or (r.rolcreatedb and (d.datistemplate or pg_has_role(d.datdba, 'member'))),
+			r.rolsuper or (r.rolcreatedb and (d.datistemplate or pg_has_role(d.datdba, 'usage'))),
 			exists (select from pg_settings where name = 'file_copy_method'),
-			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int,
+			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
+				- coalesce(current_setting('reserved_connections', true)::int, 0),
 			array(select name::text from pg_available_extensions where name in ('vector', 'pg_stat_statements') order by name),
 			pg_get_userbyid(d.datdba)
 		from pg_roles r, pg_database d
@@ -165,11 +172,12 @@ func (c *Cluster) application(op string) string {
 	return name
 }
 
-// connect opens a connection outside the pools.
+// connect opens a connection outside the pools. The database's own settings shall not keep it from its work.
 func (c *Cluster) connect(ctx context.Context, database, op string) (*pgx.Conn, error) {
 	cfg := c.base.Copy()
 	cfg.Database = database
 	cfg.RuntimeParams["application_name"] = c.application(op)
+	cfg.RuntimeParams["default_transaction_read_only"] = "off"
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
@@ -182,9 +190,12 @@ func (c *Cluster) admin(ctx context.Context, op string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0; set client_connection_check_interval = '500ms'")
-	if hasCode(err, "22023") { // not supported by the platform
-		_, err = conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0")
+	_, err = conn.Exec(ctx, "set statement_timeout = 0; set lock_timeout = 0; set idle_session_timeout = 0")
+	if err == nil {
+		_, err = conn.Exec(ctx, "set client_connection_check_interval = '500ms'")
+		if hasCode(err, "22023") { // not supported by the platform
+			err = nil
+		}
 	}
 	if err != nil {
 		_ = conn.Close(ctx)
@@ -293,6 +304,11 @@ func (c *Cluster) Size(ctx context.Context, name string) (size int64, err error)
 // Drop drops a database and ends the sessions in it; one that is not there is no error. op ends what an operation of
 // that name is still doing on the server, see Abandon.
 func (c *Cluster) Drop(ctx context.Context, name, op string) error {
+	if op != "" {
+		if err := c.Abandon(ctx, op); err != nil {
+			return fmt.Errorf("ending what operation %s still does: %w", op, err)
+		}
+	}
 	conn, err := c.admin(ctx, op)
 	if err != nil {
 		return err
@@ -324,7 +340,8 @@ func (c *Cluster) Abandon(ctx context.Context, op string) error {
 		var left int
 		err := conn.QueryRow(ctx, `
 			select count(*) from (
-				select pg_terminate_backend(pid) from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid()
+				select pg_terminate_backend(pid) from pg_stat_activity
+				where application_name = $1 and usename = current_user and pid <> pg_backend_pid()
 			) s`, c.application(op)).Scan(&left)
 		if err != nil || left == 0 {
 			return err
@@ -370,6 +387,9 @@ func (c *Cluster) Swap(ctx context.Context, current, fresh, old, op string) erro
 		}
 		_, _ = conn.Exec(ctx, "rollback")
 	}
+	// A request that could not be held back has left a connection that is dead by now.
+	c.Pools.Forget(current)
+	c.Pools.Forget(fresh)
 	if err != nil {
 		return fmt.Errorf("swapping database %q: %w", current, err)
 	}
@@ -405,7 +425,8 @@ func (c *Cluster) terminateWhile(ctx context.Context, databases ...string) (stop
 func (c *Cluster) hold(ctx context.Context, database string, drain, limit time.Duration) (func(), error) {
 	if c.Announce != nil {
 		if err := c.Announce(ctx, database, limit); err != nil {
-			return nil, err
+			c.unhold(ctx, database) // some may have been told
+			return nil, fmt.Errorf("telling other servers to hold database %q: %w", database, err)
 		}
 	}
 	release, err := c.Pools.Hold(ctx, database, drain, limit)

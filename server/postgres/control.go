@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -71,10 +72,15 @@ func EnsureDatabase(ctx context.Context, connString string) error {
 	return nil
 }
 
-// connectMaintenance connects to a database that is never branched, to create and drop others from there.
+// connectMaintenance connects to a database that is never branched, to create and drop others from there. It is not the
+// one that cfg names, as long as there is a choice.
 func connectMaintenance(ctx context.Context, cfg *pgx.ConnConfig) (*pgx.Conn, error) {
 	var errs []error
-	for _, name := range []string{"postgres", "template1"} {
+	names := []string{"postgres", "template1"}
+	if cfg.Database == names[0] {
+		slices.Reverse(names)
+	}
+	for _, name := range names {
 		c := cfg.Copy()
 		c.Database = name
 		conn, err := pgx.ConnectConfig(ctx, c)
@@ -172,12 +178,7 @@ func hasCode(err error, codes ...string) bool {
 	if !errors.As(err, &pgErr) {
 		return false
 	}
-	for _, c := range codes {
-		if pgErr.Code == c {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(codes, pgErr.Code)
 }
 
 func ident(name string) string { return pgx.Identifier{name}.Sanitize() }

@@ -32,6 +32,8 @@ type Pools struct {
 	limits PoolLimits
 	tokens chan struct{} // one for each open connection
 
+	closing chan struct{} // closed by Close
+
 	mu     sync.Mutex
 	pools  map[string]*gatedPool
 	closed bool
@@ -77,7 +79,7 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 	}
 	p := &Pools{
 		config: cfg, main: cfg.ConnConfig.Database, limits: limits,
-		tokens: make(chan struct{}, limits.Total), pools: map[string]*gatedPool{},
+		tokens: make(chan struct{}, limits.Total), pools: map[string]*gatedPool{}, closing: make(chan struct{}),
 	}
 	cfg.MaxConnIdleTime = time.Minute
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
@@ -87,6 +89,11 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 	}
 	dial := cfg.ConnConfig.DialFunc
 	cfg.ConnConfig.DialFunc = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		// Requests to cancel a query are dialled with this function too. They end at once, and one that waited until
+		// another connection is closed would be of no use.
+		if ctx.Value(forSession{}) == nil {
+			return dial(ctx, network, addr)
+		}
 		if err := p.takeToken(ctx); err != nil {
 			return nil, err
 		}
@@ -100,6 +107,9 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 	return p, nil
 }
 
+// forSession is the key of a value in the context of an acquire, which the pool hands on to where it dials.
+type forSession struct{}
+
 // tokenConn counts against the limit of connections as long as its socket is open.
 type tokenConn struct {
 	net.Conn
@@ -111,7 +121,7 @@ func (c *tokenConn) Close() error {
 	return c.Conn.Close()
 }
 
-// takeToken waits until one more connection may be opened, closing idle pools where that helps.
+// takeToken waits until one more connection may be opened, closing idle ones where that helps.
 func (p *Pools) takeToken(ctx context.Context) error {
 	for {
 		select {
@@ -119,7 +129,7 @@ func (p *Pools) takeToken(ctx context.Context) error {
 			return nil
 		default:
 		}
-		p.evict()
+		p.evict(ctx)
 		select {
 		case p.tokens <- struct{}{}:
 			return nil
@@ -130,23 +140,40 @@ func (p *Pools) takeToken(ctx context.Context) error {
 	}
 }
 
-// evict closes the least recently used pool that nobody is using.
-func (p *Pools) evict() {
+// evict closes the idle connections of the least recently used pool that nobody is using. If all pools are in use, it
+// closes one idle connection of one of them. The pools themselves stay open: closing one waits for the connections that
+// are being opened, and the caller may be opening one of those.
+func (p *Pools) evict(ctx context.Context) {
 	p.mu.Lock()
 	var oldest *gatedPool
 	for _, g := range p.pools {
-		if g.pool != nil && g.inUse == 0 && g.pool.Stat().TotalConns() > 0 && (oldest == nil || g.lastUsed.Before(oldest.lastUsed)) {
+		if g.pool != nil && g.pool.Stat().IdleConns() > 0 && (oldest == nil || g.evictBefore(oldest)) {
 			oldest = g
 		}
 	}
 	var victim *pgxpool.Pool
+	one := false
 	if oldest != nil {
-		victim, oldest.pool = oldest.pool, nil
+		victim, one = oldest.pool, oldest.inUse > 0
 	}
 	p.mu.Unlock()
-	if victim != nil {
-		victim.Close()
+	if victim == nil {
+		return
 	}
+	for i, c := range victim.AcquireAllIdle(ctx) {
+		if i == 0 || !one {
+			_ = c.Conn().Close(ctx)
+		}
+		c.Release()
+	}
+}
+
+// evictBefore reports whether g's idle connections are to go before those of other.
+func (g *gatedPool) evictBefore(other *gatedPool) bool {
+	if free := g.inUse == 0; free != (other.inUse == 0) {
+		return free
+	}
+	return g.lastUsed.Before(other.lastUsed)
 }
 
 // Acquire returns a connection to a database; it waits while the database is held. The caller releases it.
@@ -155,7 +182,7 @@ func (p *Pools) Acquire(ctx context.Context, database string) (*Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := g.pool.Acquire(ctx)
+	c, err := g.pool.Acquire(context.WithValue(ctx, forSession{}, true))
 	if err != nil {
 		p.leave(g)
 		return nil, err
@@ -189,6 +216,7 @@ func (p *Pools) enter(ctx context.Context, database string) (*gatedPool, error) 
 		p.mu.Unlock()
 		select {
 		case <-open:
+		case <-p.closing:
 		case <-ctx.Done():
 		}
 		p.mu.Lock()
@@ -198,14 +226,25 @@ func (p *Pools) enter(ctx context.Context, database string) (*gatedPool, error) 
 	}
 }
 
+// leave counts a user of a pool out. The last one to leave a held database closes the connections to it.
 func (p *Pools) leave(g *gatedPool) {
 	p.mu.Lock()
-	defer p.mu.Unlock()
 	g.inUse--
 	g.lastUsed = time.Now()
-	if g.inUse == 0 && g.drained != nil {
-		close(g.drained)
-		g.drained = nil
+	var pool *pgxpool.Pool
+	var drained chan struct{}
+	if g.inUse == 0 {
+		drained, g.drained = g.drained, nil
+		if g.holds > 0 {
+			pool, g.pool = g.pool, nil
+		}
+	}
+	p.mu.Unlock()
+	if pool != nil {
+		pool.Close()
+	}
+	if drained != nil {
+		close(drained)
 	}
 }
 
@@ -231,8 +270,8 @@ func (p *Pools) newPool(database string) (*pgxpool.Pool, error) {
 }
 
 // Hold lets requests for the database wait, waits at most drain until those at work are done, and closes the idle
-// connections. The hold ends when the function it returns is called, at the latest after limit. When the requests at work take longer
-// than drain, there is no hold and the error is context.DeadlineExceeded.
+// connections. The hold ends when the function it returns is called, at the latest after limit. When the requests at work
+// take longer than drain, there is no hold and the error is context.DeadlineExceeded.
 func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Duration) (func(), error) {
 	open, drained := p.shut(database)
 	if drained != nil {
@@ -256,18 +295,9 @@ func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Dur
 // HoldInBackground is Hold for a process that only follows another: it does not wait until the requests at work are
 // done, and closes each connection as it becomes idle.
 func (p *Pools) HoldInBackground(database string, limit time.Duration) func() {
-	open, drained := p.shut(database)
+	open, _ := p.shut(database)
 	p.Forget(database)
 	end := time.AfterFunc(limit, open)
-	if drained != nil {
-		go func() {
-			select {
-			case <-drained:
-				p.Forget(database)
-			case <-time.After(limit):
-			}
-		}()
-	}
 	return func() { end.Stop(); open() }
 }
 
@@ -359,16 +389,23 @@ func (p *Pools) Sweep() {
 	}
 }
 
-// Close closes all pools and waits until the connections at work are back.
+// Close closes all pools and waits until the connections at work are back. Requests that wait for a held database get
+// an error.
 func (p *Pools) Close() {
 	p.mu.Lock()
-	p.closed = true
-	pools := p.pools
+	if !p.closed {
+		p.closed = true
+		close(p.closing)
+	}
+	var pools []*pgxpool.Pool
+	for _, g := range p.pools {
+		if g.pool != nil {
+			pools = append(pools, g.pool)
+		}
+	}
 	p.pools = map[string]*gatedPool{}
 	p.mu.Unlock()
-	for _, g := range pools {
-		if g.pool != nil {
-			g.pool.Close()
-		}
+	for _, pool := range pools {
+		pool.Close()
 	}
 }

@@ -8,21 +8,26 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// settle carries over what belongs to the database itself and is not in it: settings, privileges, connection limit.
-// It then takes out what would let a branch reach other databases. What the role may not do becomes a warning.
-func (c *Cluster) settle(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source) (warnings []string, err error) {
+// settle carries over what belongs to the database itself and is not in it: settings and connection limit. It then takes
+// out what would let a branch reach other databases. What the role may not do becomes a warning.
+func (c *Cluster) settle(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source, strategy Strategy) (warnings []string, err error) {
 	statements, err := settings(ctx, conn, r)
 	if err != nil {
 		return nil, err
 	}
-	privileges, err := grants(ctx, conn, r, src)
-	if err != nil {
-		return nil, err
-	}
-	statements = append(statements, privileges...)
 	if src.connLimit >= 0 {
 		statements = append(statements, fmt.Sprintf("alter database %s connection limit %d", ident(r.Target), src.connLimit))
 	}
+	warnings, err = carryOver(ctx, conn, statements)
+	if err != nil {
+		return warnings, err
+	}
+	more, err := c.cutUserMappings(ctx, r, strategy)
+	return append(warnings, more...), err
+}
+
+// carryOver executes the statements. Those that the role may not execute become warnings.
+func carryOver(ctx context.Context, conn *pgx.Conn, statements []string) (warnings []string, err error) {
 	for _, stmt := range statements {
 		if _, err := conn.Exec(ctx, stmt); hasCode(err, "42501") { // insufficient_privilege
 			warnings = append(warnings, fmt.Sprintf("not carried over, since the role may not: %s", stmt))
@@ -30,11 +35,7 @@ func (c *Cluster) settle(ctx context.Context, conn *pgx.Conn, r CloneRequest, sr
 			return warnings, fmt.Errorf("%s: %w", stmt, err)
 		}
 	}
-	if c.cfg.KeepUserMappings {
-		return warnings, nil
-	}
-	dropped, err := c.dropUserMappings(ctx, r)
-	return append(warnings, dropped...), err
+	return warnings, nil
 }
 
 // settings returns the ALTER statements for the source's ALTER DATABASE … SET and ALTER ROLE … IN DATABASE … SET.
@@ -81,7 +82,8 @@ func settingValue(name, value string) string {
 	return strings.Join(items, ", ")
 }
 
-// splitNames splits a list of names as PostgreSQL stores it: separated by commas, quoted where needed.
+// splitNames splits a list of names as PostgreSQL stores it: separated by commas, quoted where needed. What is not
+// quoted is in lower case, whatever it looks like (SplitIdentifierString in PostgreSQL's varlena.c).
 func splitNames(list string) []string {
 	var out []string
 	var item strings.Builder
@@ -98,7 +100,10 @@ func splitNames(list string) []string {
 			out = append(out, item.String())
 			item.Reset()
 			seen = true
-		case ch == ' ' && !quoted:
+		case strings.IndexByte(" \t\n\r\v\f", ch) >= 0 && !quoted:
+		case ch >= 'A' && ch <= 'Z' && !quoted:
+			item.WriteByte(ch - 'A' + 'a')
+			seen = true
 		default:
 			item.WriteByte(ch)
 			seen = true
@@ -147,14 +152,23 @@ func grants(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source) ([]
 	return append([]string{"revoke all on database " + ident(r.Target) + " from public"}, out...), err
 }
 
-// dropUserMappings takes the passwords of foreign servers out of the copy, and says which.
-func (c *Cluster) dropUserMappings(ctx context.Context, r CloneRequest) ([]string, error) {
-	conn, err := c.connect(ctx, r.Target, r.op())
+// cutUserMappings takes the passwords of foreign servers out of the copy, and says which. Copying from a snapshot has
+// left them out already.
+func (c *Cluster) cutUserMappings(ctx context.Context, r CloneRequest, strategy Strategy) (warnings []string, err error) {
+	database := r.Target
+	switch {
+	case strategy == StrategyCopy:
+		database = r.Source
+	case c.cfg.KeepUserMappings:
+		return nil, nil
+	}
+	conn, err := c.connect(ctx, database, r.op())
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	rows, err := conn.Query(ctx, "select srvname, case when umuser = 0 then '' else usename end from pg_user_mappings")
+	rows, err := conn.Query(ctx, `
+		select srvname, case when umuser = 0 then '' else usename end from pg_user_mappings order by 1, 2`)
 	if err != nil {
 		return nil, err
 	}
@@ -163,16 +177,21 @@ func (c *Cluster) dropUserMappings(ctx context.Context, r CloneRequest) ([]strin
 	if err != nil {
 		return nil, err
 	}
-	var dropped []string
+	reason := "so that the branch cannot reach it"
+	if c.cfg.KeepUserMappings {
+		reason = "since a copy from a snapshot cannot have it"
+	}
 	for _, m := range mappings {
 		user := "public"
 		if m.User != "" {
 			user = ident(m.User)
 		}
-		if _, err := conn.Exec(ctx, "drop user mapping for "+user+" server "+ident(m.Server)); err != nil {
-			return dropped, fmt.Errorf("taking out the user mapping for server %q: %w", m.Server, err)
+		if strategy != StrategyCopy {
+			if _, err := conn.Exec(ctx, "drop user mapping for "+user+" server "+ident(m.Server)); err != nil {
+				return warnings, fmt.Errorf("taking out the user mapping for server %q: %w", m.Server, err)
+			}
 		}
-		dropped = append(dropped, fmt.Sprintf("the user mapping of %s for foreign server %s was left out, so that the branch cannot reach it", user, m.Server))
+		warnings = append(warnings, fmt.Sprintf("the user mapping of %s for foreign server %s was left out, %s", user, m.Server, reason))
 	}
-	return dropped, nil
+	return warnings, nil
 }

@@ -47,11 +47,18 @@ type Server struct {
 // every database it made is dropped, after the test.
 func Start(t testing.TB, change ...func(*server.Config)) *Server {
 	t.Helper()
+	s := Databases(t)
+	s.Run(t, change...)
+	return s
+}
+
+// Databases makes the databases of a server without starting one.
+func Databases(t testing.TB) *Server {
+	t.Helper()
 	s := &Server{Main: pgtest.Database(t), Control: pgtest.Template(t, "control", migrate)}
 	// Copies of one template are different installations all the same.
 	s.Exec(t, s.Control, "update installation set id = gen_random_uuid()")
 	t.Cleanup(func() { dropBranches(t, s.Control) })
-	s.Run(t, change...)
 	return s
 }
 

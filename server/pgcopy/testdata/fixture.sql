@@ -143,7 +143,7 @@ insert into app.users (name, email, nick, feeling, "Größe", "select", "a.b""c 
 select 'n' || i, 'u' || i || '@example.org', 'Nick' || i, (array['sad', 'between', 'glücklich', null])[1 + i % 4]::app.mood,
 	i / 3.0, case when i % 7 = 6 then null else i % 500 + 20 end, E'tab\t\\nl\n' || i, repeat('ü', i % 50), row(i, 'infinity', 'sad', e'a,"b')::app.point3, array['a', null, 'c,d"' || i],
 	array['sad', 'between']::app.mood[], array[row(1, 'nan', 'sad', null)]::app.point3[], app.textrange('a', 'b' || i), '{[a,b),[c,d]}', 'app.users', '{app.mood,int[]}',
-	'postgres=r/postgres', jsonb_build_object('i', i, 'x', null), decode(md5(i::text), 'hex'), make_interval(days => i), i, '10101', '10.0.0.1/8', to_tsvector('simple', 'a b ' || i)
+	'pgcopy_bob=r/pgcopy_alice', jsonb_build_object('i', i, 'x', null), decode(md5(i::text), 'hex'), make_interval(days => i), i, '10101', '10.0.0.1/8', to_tsvector('simple', 'a b ' || i)
 from generate_series(1, 2000) i;
 
 create table app."Extremes" (n numeric, f real, d double precision, ts timestamp, tz timestamptz, dt date, t time, tt timetz, u uuid, b boolean, c "char", bp char(5), o oid, x xml, l bigint, raw bytea);

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/boughdb/bough/server/pgserver"
+)
+
+// bench is one run of everything.
+type bench struct {
+	options
+	log     *slog.Logger
+	remarks io.Writer
+	report  *report
+}
+
+// newestMajor bounds the search for installations; later versions than the newest known are found too.
+const newestMajor = 30
+
+func (b *bench) run(ctx context.Context) error {
+	deadline := time.Now().Add(b.limit)
+	ctx, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	installations, err := b.installations()
+	if err != nil {
+		return err
+	}
+	dirs := b.dirs
+	if b.loop {
+		// First, since it shows what is possible.
+		dir, remove, err := mountXFS(ctx, b.dirs[0], b.room()*5/4)
+		switch {
+		case errors.Is(err, errNoLoop):
+			b.remark("%v", err)
+		case err != nil:
+			return err
+		default:
+			defer func() {
+				if err := remove(); err != nil {
+					b.log.Error("removing the XFS", "error", err)
+				}
+			}()
+			dirs = append([]string{dir}, dirs...)
+		}
+	}
+	left := len(dirs) * len(installations)
+	var errs []error
+	for _, dir := range dirs {
+		for _, inst := range installations {
+			if ctx.Err() != nil {
+				return errors.Join(errs...)
+			}
+			// What one does not use of its share is left to the others.
+			share := time.Now().Add(time.Until(deadline) / time.Duration(left))
+			left--
+			if err := b.measureServer(ctx, inst, installations, dir, share); err != nil {
+				errs = append(errs, fmt.Errorf("PostgreSQL %s in %s: %w", inst.Version, dir, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remark tells at once what the report will say too.
+func (b *bench) remark(format string, args ...any) {
+	text := fmt.Sprintf(format, args...)
+	if !slices.Contains(b.report.Remarks, text) {
+		b.report.Remarks = append(b.report.Remarks, text)
+		fmt.Fprintln(b.remarks, text)
+	}
+}
+
+// installations returns those asked for, or the best one of each major version, newest first.
+func (b *bench) installations() ([]pgserver.Installation, error) {
+	var found []pgserver.Installation
+	for _, dir := range b.binDirs {
+		inst, err := pgserver.Find(pgserver.FindOptions{BinDir: dir})
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, inst)
+	}
+	if len(found) > 0 {
+		return found, nil
+	}
+	// Find keeps to the major version of the data directory's cluster; this one claims to be of each in turn.
+	dir, err := os.MkdirTemp("", "bough-bench-find-")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	version := filepath.Join(dir, "postgres", "PG_VERSION")
+	if err := os.Mkdir(filepath.Dir(version), 0o700); err != nil {
+		return nil, err
+	}
+	for major := newestMajor; major >= pgserver.OldestMajor; major-- {
+		if err := os.WriteFile(version, []byte(strconv.Itoa(major)), 0o600); err != nil {
+			return nil, err
+		}
+		inst, err := pgserver.Find(pgserver.FindOptions{DataDir: dir, CacheDir: pgserver.DefaultCacheDir()})
+		if err == nil {
+			found = append(found, inst)
+		} else if !errors.Is(err, pgserver.ErrNotFound) {
+			return nil, err
+		}
+	}
+	if len(found) == 0 {
+		_, err := pgserver.Find(pgserver.FindOptions{CacheDir: pgserver.DefaultCacheDir()})
+		return nil, err
+	}
+	return found, nil
+}
+
+// room is how much disk one server needs: all mains, a branch of the largest, and WAL.
+func (b *bench) room() int64 {
+	room := b.sizes[len(b.sizes)-1]*5/2 + 4*gigabyte
+	for _, size := range b.sizes {
+		room += size
+	}
+	return room
+}
+
+// measureServer measures with one installation on one file system until the deadline.
+func (b *bench) measureServer(ctx context.Context, inst pgserver.Installation, all []pgserver.Installation, dir string, deadline time.Time) (err error) {
+	files, free, err := fileSystem(dir)
+	if err != nil {
+		return err
+	}
+	if free < b.room() {
+		return fmt.Errorf("there is room for %s, it takes %s", formatSize(free), formatSize(b.room()))
+	}
+	s, err := startServer(ctx, inst, dir, b.log)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, s.stop()) }()
+	s.files = files
+	if s.Reflink() {
+		s.files += "+reflink"
+	}
+	s.tools = findTools(ctx, inst.Major, all)
+	if s.tools.dump == "" {
+		b.remark("PostgreSQL %s: no pg_dump of version %d or newer with a psql was found, so nothing is measured beside it", inst.Version, inst.Major)
+	}
+	var mains []*dataset
+	for _, size := range b.sizes {
+		began := time.Now()
+		d, err := newDataset(ctx, s.URL("postgres"), size)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(b.remarks, "PostgreSQL %s, %s: made a main of %s in %s\n", inst.Version, s.files, formatSize(d.actual), formatSeconds(time.Since(began).Seconds()))
+		mains = append(mains, d)
+	}
+	b.repeat(ctx, s, mains, deadline)
+	return nil
+}
+
+// repeat measures everything once, then once more, as long as there is time.
+func (b *bench) repeat(ctx context.Context, s *server, mains []*dataset, deadline time.Time) {
+	type job struct {
+		main   *dataset
+		method method
+	}
+	cost := map[job]time.Duration{}
+	for range b.rounds {
+		for _, m := range s.methods() {
+			for i, d := range mains {
+				j := job{d, m}
+				row := b.report.row(s, d, m)
+				expected, known := cost[j]
+				if !known && i > 0 {
+					// Most of what a small one takes is the same for all.
+					smaller := max(cost[job{mains[i-1], m}]-fixedCost, 0)
+					expected = fixedCost + smaller*time.Duration(d.size/mains[i-1].size)
+				}
+				if row.Error != "" || time.Now().Add(expected).After(deadline) {
+					continue
+				}
+				began := time.Now()
+				sample, err := measure(ctx, s, d, m, b.workers, b.log)
+				cost[j] = time.Since(began)
+				if ctx.Err() != nil {
+					return // half a measurement is none
+				}
+				if err != nil {
+					row.Error = err.Error()
+				} else {
+					row.Samples = append(row.Samples, sample)
+				}
+				fmt.Fprintln(b.remarks, row.progress())
+			}
+		}
+	}
+}
