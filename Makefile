@@ -5,7 +5,7 @@ BIN      := bin/bough
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo devel)
 LDFLAGS  := -X main.version=$(VERSION)
 GOLANGCI := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
-REDOCLY  := @redocly/cli@2.77.0
+REDOCLY  := @redocly/cli@1.34.20
 
 .PHONY: help
 help: ## list the targets
@@ -23,9 +23,19 @@ build: ## build bin/bough
 postgres: build ## see to it that there is a PostgreSQL to run
 	@./$(BIN) postgres install
 
+# The race detector needs a C compiler.
+RACE := $(shell command -v gcc clang >/dev/null 2>&1 && echo -race)
+
 .PHONY: test
-test: postgres ## run all tests with the race detector
-	$(GO) test -race -timeout 15m ./...
+test: postgres ## run all tests, with the race detector where there is a C compiler
+	$(GO) test $(RACE) -timeout 15m ./...
+
+# The packages whose behaviour depends on the PostgreSQL they meet.
+OLDEST := $(firstword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
+
+.PHONY: test-oldest
+test-oldest: ## test the engine on the oldest PostgreSQL that is installed besides
+	$(if $(OLDEST),BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -timeout 15m ./server/pgcopy ./server/postgres ./server/httpapi,@echo "no other PostgreSQL is installed")
 
 .PHONY: lint
 lint: generated vet lint-spec ## check code, contract and generated files

@@ -161,7 +161,7 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 		wg.Wait()
 	}()
 
-	metrics, err := s.serveMetrics()
+	metrics, err := s.serveMetrics(ctx)
 	if err != nil {
 		return err
 	}
@@ -202,11 +202,11 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 
 // serveMetrics serves /metrics on its own address. At the default address another server may be in the way, which is
 // no reason not to start.
-func (s *server) serveMetrics() (io.Closer, error) {
+func (s *server) serveMetrics(ctx context.Context) (io.Closer, error) {
 	if s.cfg.MetricsListen == "" {
 		return nil, nil
 	}
-	listener, err := net.Listen("tcp", s.cfg.MetricsListen)
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", s.cfg.MetricsListen)
 	if err != nil {
 		s.log.Warn("metrics are not served", "error", err)
 		return nil, nil

@@ -23,8 +23,10 @@ type bench struct {
 	report  *report
 }
 
-// newestMajor bounds the search for installations; later versions than the newest known are found too.
-const newestMajor = 30
+const (
+	cloneMajor  = 18 // the first with file_copy_method
+	newestMajor = 30 // bounds the search for installations
+)
 
 func (b *bench) run(ctx context.Context) error {
 	deadline := time.Now().Add(b.limit)
@@ -34,9 +36,18 @@ func (b *bench) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	dirs := b.dirs
-	if b.loop {
-		// First, since it shows what is possible.
+	type place struct {
+		dir  string
+		inst pgserver.Installation
+	}
+	var places []place
+	for _, dir := range b.dirs {
+		for _, inst := range installations {
+			places = append(places, place{dir, inst})
+		}
+	}
+	// First, since it shows what is possible; older versions make nothing of it.
+	if newest := installations[0]; b.loop && newest.Major >= cloneMajor {
 		dir, remove, err := mountXFS(ctx, b.dirs[0], b.room()*5/4)
 		switch {
 		case errors.Is(err, errNoLoop):
@@ -49,22 +60,18 @@ func (b *bench) run(ctx context.Context) error {
 					b.log.Error("removing the XFS", "error", err)
 				}
 			}()
-			dirs = append([]string{dir}, dirs...)
+			places = append([]place{{dir, newest}}, places...)
 		}
 	}
-	left := len(dirs) * len(installations)
 	var errs []error
-	for _, dir := range dirs {
-		for _, inst := range installations {
-			if ctx.Err() != nil {
-				return errors.Join(errs...)
-			}
-			// What one does not use of its share is left to the others.
-			share := time.Now().Add(time.Until(deadline) / time.Duration(left))
-			left--
-			if err := b.measureServer(ctx, inst, installations, dir, share); err != nil {
-				errs = append(errs, fmt.Errorf("PostgreSQL %s in %s: %w", inst.Version, dir, err))
-			}
+	for i, p := range places {
+		if ctx.Err() != nil {
+			break
+		}
+		// What one does not use of its share is left to the others.
+		share := time.Now().Add(time.Until(deadline) / time.Duration(len(places)-i))
+		if err := b.measureServer(ctx, p.inst, installations, p.dir, share); err != nil {
+			errs = append(errs, fmt.Errorf("PostgreSQL %s in %s: %w", p.inst.Version, p.dir, err))
 		}
 	}
 	return errors.Join(errs...)
@@ -138,28 +145,24 @@ func (b *bench) measureServer(ctx context.Context, inst pgserver.Installation, a
 	if free < b.room() {
 		return fmt.Errorf("there is room for %s, it takes %s", formatSize(free), formatSize(b.room()))
 	}
-	s, err := startServer(ctx, inst, dir, b.log)
+	s, err := newServer(inst, dir, b.log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stop()) }()
+	defer func() { err = errors.Join(err, s.remove()) }()
+	began := time.Now()
+	mains, err := s.fill(ctx, b.sizes)
+	if err != nil {
+		return err
+	}
 	s.files = files
 	if s.Reflink() {
 		s.files += "+reflink"
 	}
+	fmt.Fprintf(b.remarks, "PostgreSQL %s, %s: made the data in %s\n", inst.Version, s.files, formatSeconds(time.Since(began).Seconds()))
 	s.tools = findTools(ctx, inst.Major, all)
 	if s.tools.dump == "" {
 		b.remark("PostgreSQL %s: no pg_dump of version %d or newer with a psql was found, so nothing is measured beside it", inst.Version, inst.Major)
-	}
-	var mains []*dataset
-	for _, size := range b.sizes {
-		began := time.Now()
-		d, err := newDataset(ctx, s.URL("postgres"), size)
-		if err != nil {
-			return err
-		}
-		fmt.Fprintf(b.remarks, "PostgreSQL %s, %s: made a main of %s in %s\n", inst.Version, s.files, formatSize(d.actual), formatSeconds(time.Since(began).Seconds()))
-		mains = append(mains, d)
 	}
 	b.repeat(ctx, s, mains, deadline)
 	return nil
@@ -179,9 +182,7 @@ func (b *bench) repeat(ctx context.Context, s *server, mains []*dataset, deadlin
 				row := b.report.row(s, d, m)
 				expected, known := cost[j]
 				if !known && i > 0 {
-					// Most of what a small one takes is the same for all.
-					smaller := max(cost[job{mains[i-1], m}]-fixedCost, 0)
-					expected = fixedCost + smaller*time.Duration(d.size/mains[i-1].size)
+					expected = expect(cost[job{mains[i-1], m}], m, float64(d.size)/float64(mains[i-1].size))
 				}
 				if row.Error != "" || time.Now().Add(expected).After(deadline) {
 					continue
@@ -201,4 +202,12 @@ func (b *bench) repeat(ctx context.Context, s *server, mains []*dataset, deadlin
 			}
 		}
 	}
+}
+
+// expect is how long a method will take for a main that is larger than one that is known by a factor.
+func expect(known time.Duration, m method, factor float64) time.Duration {
+	if !m.grows() || known < fixedCost {
+		return known
+	}
+	return fixedCost + time.Duration(float64(known-fixedCost)*factor)
 }

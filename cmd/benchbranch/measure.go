@@ -35,8 +35,9 @@ type sample struct {
 	RateBefore float64 `json:"tps_before"`
 	RateDuring float64 `json:"tps_during"`
 	LongestYet float64 `json:"longest_request_before_s"`
-	Disk       int64   `json:"disk_bytes"` // what only the branch has
-	WAL        int64   `json:"wal_bytes"`  // written meanwhile, the clients' too
+	Disk       int64   `json:"disk_bytes"`       // what only the branch has, when it is ready
+	DiskLater  int64   `json:"disk_later_bytes"` // when memory was written to disk, and main has moved on
+	WAL        int64   `json:"wal_bytes"`        // written meanwhile, the clients' too
 	Drop       float64 `json:"drop_s"`
 }
 
@@ -88,16 +89,16 @@ func measure(ctx context.Context, s *server, main *dataset, m method, workers in
 	if err != nil {
 		return out, err
 	}
-	// Before main and branch drift apart.
 	if out.Disk, err = branchUsage(ctx, s, admin); err != nil {
 		return out, err
 	}
 	sleep(ctx, aftermath)
 	requests := c.stop()
+	end := time.Now()
 	if ctx.Err() != nil {
 		return out, ctx.Err()
 	}
-	before, during, all := observe(requests, start, from), observe(requests, from, to), observe(requests, start, time.Now())
+	before, during, all := observe(requests, start, from), observe(requests, from, to), observe(requests, start, end)
 	out.Ready, out.WAL = to.Sub(from).Seconds(), walEnd-wal
 	out.Pause, out.Gap, out.RateDuring = during.Longest.Seconds(), during.Gap.Seconds(), during.Rate
 	out.LongestYet, out.RateBefore = before.Longest.Seconds(), before.Rate
@@ -106,6 +107,12 @@ func measure(ctx context.Context, s *server, main *dataset, m method, workers in
 		log.Warn("requests to main failed", "method", m.name, "failed", all.Failed, "error", c.firstErr)
 	}
 
+	if _, err := admin.Exec(ctx, "checkpoint"); err != nil {
+		return out, err
+	}
+	if out.DiskLater, err = branchUsage(ctx, s, admin); err != nil {
+		return out, err
+	}
 	if err := check(ctx, s, main, m, confirmed, earlier.HistoryRows+c.committed.Load()+int64(all.Failed)); err != nil {
 		return out, fmt.Errorf("WRONG DATA: %w", err)
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 )
@@ -19,6 +20,7 @@ type report struct {
 	Time    time.Time `json:"time"`
 	System  string    `json:"system"`
 	CPUs    int       `json:"cpus"`
+	Load    string    `json:"load,omitempty"` // of the machine at the start: that of others
 	Clients int       `json:"clients"`
 	Rounds  int       `json:"rounds"`
 	Rows    []*row    `json:"rows"`
@@ -44,8 +46,16 @@ type row struct {
 
 func newReport(o options) *report {
 	return &report{
-		Time: time.Now().UTC(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Clients: o.workers, Rounds: o.rounds,
+		Time: time.Now().UTC(), System: runtime.GOOS + "/" + runtime.GOARCH, CPUs: runtime.NumCPU(), Load: loadAverage(),
+		Clients: o.workers, Rounds: o.rounds,
 	}
+}
+
+// loadAverage is how many processes wanted to run during the last minute, "" if unknown.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	load, _, _ := strings.Cut(string(text), " ")
+	return load
 }
 
 // row returns the row of a method, new if there is none yet.
@@ -126,7 +136,9 @@ func medians(samples []sample) sample {
 		Pause: of(func(s sample) float64 { return s.Pause }), Gap: of(func(s sample) float64 { return s.Gap }),
 		RateBefore: of(func(s sample) float64 { return s.RateBefore }), RateDuring: of(func(s sample) float64 { return s.RateDuring }),
 		LongestYet: of(func(s sample) float64 { return s.LongestYet }), Drop: of(func(s sample) float64 { return s.Drop }),
-		Disk: int64(of(func(s sample) float64 { return float64(s.Disk) })), WAL: int64(of(func(s sample) float64 { return float64(s.WAL) })),
+		Disk:      int64(of(func(s sample) float64 { return float64(s.Disk) })),
+		DiskLater: int64(of(func(s sample) float64 { return float64(s.DiskLater) })),
+		WAL:       int64(of(func(s sample) float64 { return float64(s.WAL) })),
 	}
 	for _, s := range samples {
 		m.Requests += s.Requests
@@ -154,13 +166,14 @@ PAUSE     longest request that a client of main saw meanwhile: median and worst 
 GAP       longest time in which no client got an answer: median
 FAILED    requests that failed, of all, before, during and after
 TPS       transactions a second before and while the branch was made
-DISK      blocks that only the branch has;  WAL  written meanwhile, the clients' own included
+DISK      blocks that only the branch has when it is ready; LATER: after half a second of writing to main and a checkpoint
+WAL       written meanwhile, the clients' own included
 Each branch was checked: one consistent moment of main with every transaction confirmed before.`
 
 // print writes the table.
 func (r *report) print(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "SERVER\tFILES\tMAIN\tMETHOD\tN\tREADY\tRANGE\tVS DUMP\tPAUSE\tWORST\tGAP\tFAILED\tTPS\tDISK\tWAL\tDROP")
+	fmt.Fprintln(t, "SERVER\tFILES\tMAIN\tMETHOD\tN\tREADY\tRANGE\tVS DUMP\tPAUSE\tWORST\tGAP\tFAILED\tTPS\tDISK\tLATER\tWAL\tDROP")
 	foreign := map[string]bool{}
 	for _, w := range r.Rows {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t", w.Server, w.Files, formatSize(w.Size), w.Method, len(w.Samples))
@@ -175,7 +188,7 @@ func (r *report) print(out io.Writer) {
 		m := w.Median
 		least, greatest := span(w.Samples, func(s sample) float64 { return s.Ready })
 		_, worst := span(w.Samples, func(s sample) float64 { return s.Pause })
-		ratio := ""
+		ratio := "–"
 		if w.Ratio > 0 {
 			ratio = "×" + threeDigits(w.Ratio)
 		}
@@ -183,12 +196,18 @@ func (r *report) print(out io.Writer) {
 			ratio += "*"
 			foreign[fmt.Sprintf("* no dump of PostgreSQL %s on %s; compared with %s", w.Server, w.Files, w.Foreign)] = true
 		}
-		fmt.Fprintf(t, "%s\t%s–%s\t%s\t%s\t%s\t%s\t%d of %d\t%.0f → %.0f\t%s\t%s\t%s\n",
+		fmt.Fprintf(t, "%s\t%s–%s\t%s\t%s\t%s\t%s\t%d of %d\t%.0f → %.0f\t%s\t%s\t%s\t%s\n",
 			formatSeconds(m.Ready), formatSeconds(least), formatSeconds(greatest), ratio, formatSeconds(m.Pause), formatSeconds(worst),
-			formatSeconds(m.Gap), m.Failed, m.Requests, m.RateBefore, m.RateDuring, formatSize(m.Disk), formatSize(m.WAL), formatSeconds(m.Drop))
+			formatSeconds(m.Gap), m.Failed, m.Requests, m.RateBefore, m.RateDuring, formatSize(m.Disk), formatSize(m.DiskLater),
+			formatSize(m.WAL), formatSeconds(m.Drop))
 	}
 	t.Flush()
 	fmt.Fprintln(out, legend)
+	fmt.Fprintf(out, "%d clients, at most %d rounds, %s, %d CPUs", r.Clients, r.Rounds, r.System, r.CPUs)
+	if r.Load != "" {
+		fmt.Fprintf(out, ", load before the start %s", r.Load)
+	}
+	fmt.Fprintln(out)
 	for _, line := range slices.Sorted(maps.Keys(foreign)) {
 		fmt.Fprintln(out, line)
 	}

@@ -15,43 +15,67 @@ import (
 
 // server is a PostgreSQL of the benchmark's own.
 type server struct {
-	*pgserver.Server
-	files string // the file system
-	tools tools
+	*pgserver.Server // nil until it was started
+	options          pgserver.Options
+	files            string // the file system
+	tools            tools
 }
 
-// startServer starts a server with Bough's settings in a new directory below dir.
-func startServer(ctx context.Context, inst pgserver.Installation, dir string, log *slog.Logger) (_ *server, err error) {
+// newServer makes a server in a new directory below dir. It is not started.
+func newServer(inst pgserver.Installation, dir string, log *slog.Logger) (*server, error) {
 	data, err := os.MkdirTemp(dir, "bough-bench-")
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, os.RemoveAll(data))
-		}
-	}()
+	s := &server{options: pgserver.Options{DataDir: data, BinDir: inst.BinDir, Log: log}}
 	// PostgreSQL's user has to enter it; the cluster in it is private.
 	if err := os.Chmod(data, 0o755); err != nil {
-		return nil, err
-	}
-	srv, err := pgserver.Start(ctx, pgserver.Options{DataDir: data, BinDir: inst.BinDir, Log: log})
-	if err != nil {
-		return nil, err
-	}
-	s := &server{Server: srv}
-	if filepath.Dir(srv.ClusterDir()) != srv.DataDir() {
-		elsewhere := filepath.Dir(srv.ClusterDir())
-		return nil, errors.Join(fmt.Errorf("PostgreSQL's user cannot enter %s", dir), s.stop(), os.RemoveAll(elsewhere))
+		return nil, errors.Join(err, s.remove())
 	}
 	return s, nil
 }
 
-// stop stops the server and removes its data.
+// fill makes the databases, then starts the server with Bough's settings.
+func (s *server) fill(ctx context.Context, sizes []int64) (mains []*dataset, err error) {
+	quick := s.options
+	quick.Settings = map[string]string{"wal_level": "minimal", "max_wal_senders": "0"}
+	if s.Server, err = pgserver.Start(ctx, quick); err != nil {
+		return nil, err
+	}
+	if filepath.Dir(s.ClusterDir()) != s.DataDir() {
+		elsewhere := filepath.Dir(s.ClusterDir())
+		return nil, errors.Join(fmt.Errorf("PostgreSQL's user cannot enter %s", filepath.Dir(s.options.DataDir)), s.stop(), os.RemoveAll(elsewhere))
+	}
+	for _, size := range sizes {
+		d, err := newDataset(s.URL("postgres"), size)
+		if err == nil {
+			err = d.fill(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		mains = append(mains, d)
+	}
+	if err := s.stop(); err != nil {
+		return nil, err
+	}
+	s.Server, err = pgserver.Start(ctx, s.options)
+	return mains, err
+}
+
+// stop stops the server, if it runs.
 func (s *server) stop() error {
+	if s.Server == nil {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	return errors.Join(s.Stop(ctx), os.RemoveAll(s.DataDir()))
+	return s.Stop(ctx)
+}
+
+// remove stops the server and removes its data.
+func (s *server) remove() error {
+	return errors.Join(s.stop(), os.RemoveAll(s.options.DataDir))
 }
 
 // method is a way to make a branch.
@@ -67,18 +91,21 @@ var (
 	dumpSchemaMethod = method{name: "pg_dump -s | psql", dump: true, schemaOnly: true}
 )
 
-// methods returns what can be measured on the server, the quick ones first.
+// methods returns what can be measured on the server, what matters most first.
 func (s *server) methods() []method {
 	var all []method
-	if s.Reflink() && s.Installation().Major >= 18 {
+	if s.Reflink() && s.Installation().Major >= cloneMajor {
 		all = append(all, method{name: "reflink", strategy: postgres.StrategyReflink})
 	}
-	all = append(all,
-		method{name: "schema only", schemaOnly: true},
-		method{name: "file_copy", strategy: postgres.StrategyFileCopy},
-		method{name: "wal_log", strategy: postgres.StrategyWALLog})
+	all = append(all, method{name: "schema only", schemaOnly: true})
 	if s.tools.dump != "" {
 		all = append(all, dumpSchemaMethod, dumpMethod)
 	}
-	return append(all, method{name: "copy", strategy: postgres.StrategyCopy})
+	return append(all,
+		method{name: "file_copy", strategy: postgres.StrategyFileCopy},
+		method{name: "copy", strategy: postgres.StrategyCopy},
+		method{name: "wal_log", strategy: postgres.StrategyWALLog})
 }
+
+// grows reports whether making a branch takes longer the larger main is.
+func (m method) grows() bool { return !m.schemaOnly && m.strategy != postgres.StrategyReflink }

@@ -84,7 +84,7 @@ func (t retrying) RoundTrip(req *http.Request) (*http.Response, error) {
 		seconds, err := strconv.Atoi(resp.Header.Get("Retry-After"))
 		wait := time.Duration(seconds) * time.Second
 		if err != nil || wait < 0 || wait > maxRetryAfter {
-			return resp, nil
+			return resp, nil //nolint:nilerr // the answer says all there is to say
 		}
 		_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, maxBody))
 		_ = resp.Body.Close()

@@ -280,7 +280,7 @@ func TestProfilesAreForTheUserOnly(t *testing.T) {
 
 func TestBrokenProfilesAreNotOverwritten(t *testing.T) {
 	t.Parallel()
-	for _, content := range []string{"current: [", "curent: x\n", "profiles: 3\n"} {
+	for _, content := range []string{"current: [", "present: x\n", "profiles: 3\n"} {
 		path := filepath.Join(t.TempDir(), "config.yaml")
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
 			t.Fatal(err)

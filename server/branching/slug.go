@@ -52,7 +52,7 @@ func slugOf(name string) (string, error) {
 	var out strings.Builder
 	lost, gap := false, false
 	for _, r := range norm.NFKD.String(strings.ToLower(name)) {
-		text := ""
+		var text string
 		switch {
 		case r >= 'a' && r <= 'z' || r >= '0' && r <= '9':
 			text = string(r)

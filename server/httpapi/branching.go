@@ -65,7 +65,7 @@ func preferredWait(prefer string) time.Duration {
 		if err != nil {
 			return 0
 		}
-		return min(time.Duration(n)*time.Second, maxPreferWait) //nolint:gosec // 16 bits
+		return min(time.Duration(n)*time.Second, maxPreferWait)
 	}
 	return 0
 }

@@ -70,7 +70,7 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 		a.logError(c, err)
 		return errTimeout
 	case c.Request.Context().Err() != nil:
-		return nil // the client is gone
+		return nil // the client is gone; err says no more
 	case errors.As(err, &connect):
 		a.logError(c, err)
 		return errDatabase

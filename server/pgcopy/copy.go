@@ -77,15 +77,11 @@ func (c *copier) schemaName() string {
 func (c *copier) run(ctx context.Context) error {
 	defer c.close()
 	c.report(PhaseSchema)
-	leader, err := c.open(c.lead(ctx))
+	view, err := c.look(ctx)
 	if err != nil {
 		return err
 	}
-	cat, err := readCatalog(ctx, leader)
-	if err != nil {
-		return changedUnderUs(err)
-	}
-	want := cat.objects()
+	cat, want := view.catalog, view.catalog.objects()
 
 	main, err := c.open(c.target(ctx))
 	if err != nil {
@@ -97,7 +93,7 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	var schema schema
 	if c.PGDump != "" {
-		schema, err = c.dumpSchema(ctx, cat)
+		schema = newDumped(view.pre, view.post, cat)
 	} else {
 		schema, err = newBuiltin(cat, existing)
 	}
@@ -105,7 +101,7 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	if err := schema.before(ctx, main); err != nil {
-		return err
+		return c.blame(ctx, want, err)
 	}
 
 	// The workers' connections serve for the indexes too.
@@ -118,16 +114,16 @@ func (c *copier) run(ctx context.Context) error {
 		targets = append(targets, conn)
 	}
 	if !c.SchemaOnly {
-		if err := c.copyData(ctx, leader, targets); err != nil {
+		if err := c.copyData(ctx, view, targets); err != nil {
 			return err
 		}
 	}
 	// From here on the source is not needed, and nobody has to wait for us.
-	leader.Close(ctx)
+	view.leader.Close(ctx)
 
 	c.report(PhaseIndexes)
 	if err := schema.after(ctx, targets); err != nil {
-		return err
+		return c.blame(ctx, want, err)
 	}
 	c.report(PhaseRefresh)
 	if err := refresh(ctx, main, cat); err != nil {
@@ -143,17 +139,65 @@ func (c *copier) run(ctx context.Context) error {
 	return analyze(ctx, main)
 }
 
-// copyData copies rows, large objects and sequences.
-func (c *copier) copyData(ctx context.Context, leader *pgx.Conn, targets []*pgx.Conn) error {
-	var sources []*pgx.Conn
-	for range targets {
+// view is the source as it is at one moment.
+type view struct {
+	leader    *pgx.Conn
+	workers   []*pgx.Conn // that see the same, unless only the schema is copied
+	catalog   *catalog
+	pre, post string // what pg_dump has written
+}
+
+// look takes a view of the source. If the schema is being changed it lets go of
+// all locks and tries again.
+func (c *copier) look(ctx context.Context) (*view, error) {
+	for start := time.Now(); ; {
+		v, err := c.lookOnce(ctx)
+		if err == nil || !Retryable(err) || time.Since(start) > patience {
+			return v, err
+		}
+		c.close()
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+func (c *copier) lookOnce(ctx context.Context) (_ *view, err error) {
+	v := &view{}
+	if v.leader, err = c.open(c.lead(ctx)); err != nil {
+		return nil, err
+	}
+	// All take their locks now, before somebody waits for them.
+	for !c.SchemaOnly && len(v.workers) < c.jobs {
 		conn, err := c.open(c.source(ctx))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		sources = append(sources, conn)
+		v.workers = append(v.workers, conn)
 	}
-	list, err := c.pieces(ctx, leader)
+	g, gctx := errgroup.WithContext(ctx)
+	if c.PGDump != "" {
+		g.Go(func() (err error) {
+			v.pre, v.post, err = c.dumpSchema(gctx)
+			return err
+		})
+	}
+	g.Go(func() (err error) {
+		v.catalog, err = readCatalog(gctx, v.leader)
+		return changedUnderUs(err)
+	})
+	if err := g.Wait(); err != nil {
+		return nil, err
+	}
+	_, err = v.leader.Exec(ctx, "set lock_timeout = '5s'")
+	return v, err
+}
+
+// copyData copies rows, large objects and sequences.
+func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) error {
+	list, err := c.pieces(ctx, view.leader)
 	if err != nil {
 		return err
 	}
@@ -163,15 +207,15 @@ func (c *copier) copyData(ctx context.Context, leader *pgx.Conn, targets []*pgx.
 		return fmt.Errorf("connecting to the target: %w", err)
 	}
 	g, gctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return c.copyRows(gctx, list, sources, targets) })
-	g.Go(func() error { return c.copyLargeObjects(gctx, leader, target) })
+	g.Go(func() error { return c.copyRows(gctx, list, view.workers, targets) })
+	g.Go(func() error { return c.copyLargeObjects(gctx, view.leader, target) })
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := c.copySequences(ctx, leader, target); err != nil {
+	if err := c.copySequences(ctx, view.leader, target); err != nil {
 		return err
 	}
-	for _, conn := range append(sources, target) {
+	for _, conn := range append(view.workers, target) {
 		conn.Close(ctx)
 	}
 	return nil
@@ -256,6 +300,7 @@ func (c *copier) close() {
 		case <-ctx.Done():
 		}
 	}
+	c.conns = nil
 }
 
 // report announces a phase.

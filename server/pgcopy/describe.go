@@ -58,8 +58,7 @@ func Describe(ctx context.Context, conn *pgx.Conn) (objs []Object, err error) {
 	return cat.objects(), nil
 }
 
-// verify compares the target with what the source was when it was read. If they
-// differ because the source was changed meanwhile, the error is retryable.
+// verify compares the target with what the source was when it was read.
 func (c *copier) verify(ctx context.Context, target *pgx.Conn, want []Object) error {
 	cat, err := readCatalog(ctx, target)
 	if err != nil {
@@ -77,14 +76,22 @@ func (c *copier) verify(ctx context.Context, target *pgx.Conn, want []Object) er
 	if len(differences) > 10 {
 		differences = append(differences[:10], "…")
 	}
-	err = fmt.Errorf("the copy differs from its source: %s", strings.Join(differences, ", "))
+	return c.blame(ctx, want, fmt.Errorf("the copy differs from its source: %s", strings.Join(differences, ", ")))
+}
 
-	conn, openErr := c.open(connect(ctx, c.Source, nil))
+// blame marks an error as retryable if the source's schema is no longer as it
+// was described, which may be the reason: functions and views cannot be locked,
+// and not all that the server tells about them is of the snapshot.
+func (c *copier) blame(ctx context.Context, want []Object, err error) error {
+	if ctx.Err() != nil {
+		return err
+	}
+	conn, openErr := c.open(connect(ctx, c.Source, map[string]string{"lock_timeout": shortWait}))
 	if openErr != nil {
 		return err
 	}
-	now, openErr := readCatalog(ctx, conn)
-	if openErr == nil && Fingerprint(now.objects()) != Fingerprint(want) {
+	now, readErr := readCatalog(ctx, conn)
+	if Retryable(changedUnderUs(readErr)) || readErr == nil && Fingerprint(now.objects()) != Fingerprint(want) {
 		return &sourceChangedError{err}
 	}
 	return err
@@ -124,7 +131,7 @@ func compare(want, got []Object) []string {
 // disappears between two looks at it.
 func changedUnderUs(err error) error {
 	var pg *pgconn.PgError
-	if !errors.As(err, &pg) {
+	if err == nil || !errors.As(err, &pg) {
 		return err
 	}
 	switch pg.Code {

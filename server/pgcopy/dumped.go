@@ -24,6 +24,7 @@ var (
 	leftOut       = regexp.MustCompile(`^(REFRESH MATERIALIZED VIEW|CREATE USER MAPPING) `)
 	eventTrigger  = regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON) EVENT TRIGGER `)
 	extension     = regexp.MustCompile(`^CREATE EXTENSION IF NOT EXISTS (` + identifier + `) `)
+	createSchema  = regexp.MustCompile(`^CREATE SCHEMA (` + identifier + `)$`)
 	sessionRole   = regexp.MustCompile(`^SET SESSION AUTHORIZATION (.*)$`)
 	tablespace    = regexp.MustCompile(`^SET default_tablespace = (.*)$`)
 	createIndex   = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX ` + identifier + ` ON (?:ONLY )?(` + qualified + `) USING `)
@@ -39,10 +40,13 @@ const (
 
 // newDumped sorts out the statements of the two sections of a dump.
 func newDumped(pre, post string, cat *catalog) *dumped {
-	extensions := map[string]string{}
+	extensions, schemas := map[string]string{}, map[string][]string{}
 	for _, it := range cat.items {
-		if it.kind == "extension" {
+		switch it.kind {
+		case "extension":
 			extensions[it.identity] = it.create[0]
+		case "schema":
+			schemas[it.identity] = it.after
 		}
 	}
 	d := &dumped{}
@@ -64,6 +68,11 @@ func newDumped(pre, post string, cat *catalog) *dumped {
 				d.triggers = append(d.triggers, statement)
 			case i == 0:
 				d.pre = append(d.pre, statement)
+				// pg_dump gives privileges last, but to own an object in
+				// a schema a role needs one. Giving it twice does no harm.
+				if m := createSchema.FindStringSubmatch(statement); m != nil {
+					d.pre = append(d.pre, schemas[m[1]]...)
+				}
 			default:
 				d.post = append(d.post, statement)
 			}

@@ -16,16 +16,16 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// dumpSchema lets pg_dump write the schema that the leader's snapshot sees.
-func (c *copier) dumpSchema(ctx context.Context, cat *catalog) (schema, error) {
+// dumpSchema lets pg_dump write the schema that the leader's snapshot sees, in
+// two sections.
+func (c *copier) dumpSchema(ctx context.Context) (pre, post string, err error) {
 	major, err := dumpVersion(ctx, c.PGDump)
 	if err != nil {
-		return nil, err
+		return "", "", err
 	}
 	if major < c.major {
-		return nil, fmt.Errorf("%s is of version %d, too old for a server of version %d", c.PGDump, major, c.major)
+		return "", "", fmt.Errorf("%s is of version %d, too old for a server of version %d", c.PGDump, major, c.major)
 	}
-	var pre, post string
 	g, gctx := errgroup.WithContext(ctx)
 	g.Go(func() (err error) {
 		pre, err = c.dump(gctx, major, "pre-data")
@@ -35,10 +35,7 @@ func (c *copier) dumpSchema(ctx context.Context, cat *catalog) (schema, error) {
 		post, err = c.dump(gctx, major, "post-data")
 		return err
 	})
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	return newDumped(pre, post, cat), nil
+	return pre, post, g.Wait()
 }
 
 // dumpVersion asks a pg_dump for its major version.
@@ -59,7 +56,7 @@ func dumpVersion(ctx context.Context, path string) (int, error) {
 func (c *copier) dump(ctx context.Context, major int, section string) (string, error) {
 	args := []string{
 		"--section=" + section, "--snapshot=" + c.snapshot, "--no-blobs", "--no-subscriptions",
-		"--encoding=" + c.encoding, "--lock-wait-timeout=5000", "--no-password",
+		"--encoding=" + c.encoding, "--lock-wait-timeout=500", "--no-password",
 	}
 	if major >= 18 {
 		args = append(args, "--no-statistics")
@@ -74,7 +71,7 @@ func (c *copier) dump(ctx context.Context, major int, section string) (string, e
 			return "", context.Cause(ctx)
 		}
 		err = fmt.Errorf("pg_dump: %w: %s", err, strings.TrimSpace(stderr.String()))
-		if strings.Contains(stderr.String(), "lock timeout") || strings.Contains(stderr.String(), "does not exist") {
+		if strings.Contains(stderr.String(), "timeout") || strings.Contains(stderr.String(), "deadlock") || strings.Contains(stderr.String(), "does not exist") {
 			return "", &sourceChangedError{err}
 		}
 		return "", err

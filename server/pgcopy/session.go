@@ -2,39 +2,47 @@ package pgcopy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 )
 
-// settings makes what a session reads and writes independent of the settings
+// textSettings make what a session reads and writes independent of the settings
 // of the server, the database and the role. With an empty search path every
 // name that the server writes is qualified.
-var settings = map[string]string{
-	"search_path":                         "",
-	"client_min_messages":                 "warning",
-	"DateStyle":                           "ISO, YMD",
-	"IntervalStyle":                       "postgres",
-	"TimeZone":                            "UTC",
-	"extra_float_digits":                  "3",
-	"bytea_output":                        "hex",
-	"lc_monetary":                         "C",
-	"lc_numeric":                          "C",
-	"xmlbinary":                           "base64",
-	"xmloption":                           "content",
-	"standard_conforming_strings":         "on",
-	"escape_string_warning":               "off",
-	"array_nulls":                         "on",
-	"transform_null_equals":               "off",
-	"quote_all_identifiers":               "off",
-	"row_security":                        "off",
-	"check_function_bodies":               "off",
-	"default_tablespace":                  "",
-	"default_table_access_method":         "heap",
-	"default_toast_compression":           "pglz",
+var textSettings = map[string]string{
+	"search_path":                 "",
+	"client_min_messages":         "warning",
+	"DateStyle":                   "ISO, YMD",
+	"IntervalStyle":               "postgres",
+	"TimeZone":                    "UTC",
+	"extra_float_digits":          "3",
+	"bytea_output":                "hex",
+	"lc_monetary":                 "C",
+	"lc_numeric":                  "C",
+	"xmlbinary":                   "base64",
+	"xmloption":                   "content",
+	"standard_conforming_strings": "on",
+	"escape_string_warning":       "off",
+	"array_nulls":                 "on",
+	"transform_null_equals":       "off",
+	"quote_all_identifiers":       "off",
+	"row_security":                "off",
+	"check_function_bodies":       "off",
+	"default_tablespace":          "",
+	"default_table_access_method": "heap",
+	"default_toast_compression":   "pglz",
+}
+
+// sessionSettings are those of a session that takes its time.
+var sessionSettings = map[string]string{
 	"statement_timeout":                   "0",
 	"lock_timeout":                        "0",
 	"transaction_timeout":                 "0", // from version 17 on
@@ -45,7 +53,7 @@ var settings = map[string]string{
 // applySettings sets those settings that the server knows, for the transaction
 // only or for the session.
 func applySettings(ctx context.Context, conn *pgx.Conn, local bool, more map[string]string) error {
-	all := maps.Clone(settings)
+	all := maps.Clone(textSettings)
 	maps.Copy(all, more)
 	names := slices.Sorted(maps.Keys(all))
 	values := make([]string, len(names))
@@ -78,12 +86,18 @@ func connect(ctx context.Context, config *pgx.ConnConfig, more map[string]string
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "pgcopy"
 	}
+	// A statement that is no longer waited for must not go on in the server.
+	config.BuildContextWatcherHandler = func(conn *pgconn.PgConn) ctxwatch.Handler {
+		return &pgconn.CancelRequestContextWatcherHandler{Conn: conn, DeadlineDelay: 2 * time.Second}
+	}
 	conn, err := pgx.ConnectConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
-	if err := applySettings(ctx, conn, false, more); err != nil {
-		conn.Close(ctx)
+	all := maps.Clone(sessionSettings)
+	maps.Copy(all, more)
+	if err := applySettings(ctx, conn, false, all); err != nil {
+		conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return conn, nil
@@ -103,40 +117,50 @@ func (c *copier) target(ctx context.Context) (*pgx.Conn, error) {
 // snapshot and holds the same locks. It takes them at once, since later it
 // could be behind somebody who waits for the leader.
 func (c *copier) source(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := connect(ctx, c.Source, map[string]string{"client_encoding": c.encoding})
+	conn, err := connect(ctx, c.Source, map[string]string{"client_encoding": c.encoding, "lock_timeout": shortWait})
 	if err != nil {
 		return nil, err
 	}
-	for _, statement := range []string{
-		"begin isolation level repeatable read read only",
-		"set transaction snapshot '" + c.snapshot + "'",
-		"set local lock_timeout = " + lockTimeout,
-	} {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			conn.Close(ctx)
-			return nil, err
-		}
+	err = inOrder(ctx, conn, "begin isolation level repeatable read read only", "set transaction snapshot '"+c.snapshot+"'")
+	if err == nil {
+		err = lockTables(ctx, conn, c.locked)
 	}
-	if err := lockTables(ctx, conn, c.locked); err != nil {
-		conn.Close(ctx)
-		return nil, err
+	if err == nil {
+		// From now on nobody who waits for this session makes it wait.
+		err = inOrder(ctx, conn, "set lock_timeout = 0")
 	}
-	if _, err := conn.Exec(ctx, "set local lock_timeout = 0"); err != nil {
-		conn.Close(ctx)
+	if err != nil {
+		conn.Close(context.WithoutCancel(ctx))
 		return nil, err
 	}
 	return conn, nil
 }
 
-// lockTimeout is how long to wait for a lock on a table of the source.
-const lockTimeout = "'5s'"
+func inOrder(ctx context.Context, conn *pgx.Conn, statements ...string) error {
+	for _, s := range statements {
+		if _, err := conn.Exec(ctx, s); err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
-// lockTables takes the lock that every reader has. Its waiting for others does
-// not make others wait, except for changes of the table.
+const (
+	// shortWait is how long to wait for a lock while holding others. Who
+	// changes the schema may hold that lock and wait for one of ours, and
+	// after a second (deadlock_timeout) one of the two has to fail. This
+	// makes it us, and we can try again.
+	shortWait = "200ms"
+
+	// patience is for how long to try.
+	patience = 5 * time.Second
+)
+
+// lockTables takes the lock that every reader has.
 func lockTables(ctx context.Context, conn *pgx.Conn, tables []string) error {
 	for chunk := range slices.Chunk(tables, 200) {
 		if _, err := conn.Exec(ctx, "lock table only "+strings.Join(chunk, ", only ")+" in access share mode"); err != nil {
-			return fmt.Errorf("locking the tables of the source: %w", err)
+			return changedUnderUs(fmt.Errorf("locking the tables of the source: %w", err))
 		}
 	}
 	return nil
@@ -146,62 +170,49 @@ func lockTables(ctx context.Context, conn *pgx.Conn, tables []string) error {
 // the snapshot: a TRUNCATE or a rewriting ALTER TABLE in between would make
 // the table's old rows invisible to it.
 func (c *copier) lead(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := connect(ctx, c.Source, nil)
+	conn, err := connect(ctx, c.Source, map[string]string{"lock_timeout": shortWait})
 	if err != nil {
 		return nil, err
 	}
-	for range 5 {
-		var stable bool
-		if stable, err = c.snapshotOf(ctx, conn); err != nil {
-			conn.Close(context.WithoutCancel(ctx))
-			return nil, err
-		}
-		if stable {
-			return conn, nil
-		}
-		if _, err := conn.Exec(ctx, "rollback"); err != nil {
-			conn.Close(context.WithoutCancel(ctx))
-			return nil, err
-		}
+	if err := c.snapshotOf(ctx, conn); err != nil {
+		conn.Close(context.WithoutCancel(ctx))
+		return nil, err
 	}
-	conn.Close(context.WithoutCancel(ctx))
-	return nil, &sourceChangedError{fmt.Errorf("new tables appear all the time")}
+	return conn, nil
 }
 
-// snapshotOf begins the leader's transaction. It reports false if there are
-// tables in the snapshot that were made after the locks were taken.
-func (c *copier) snapshotOf(ctx context.Context, conn *pgx.Conn) (stable bool, err error) {
+// snapshotOf begins the leader's transaction.
+func (c *copier) snapshotOf(ctx context.Context, conn *pgx.Conn) error {
 	before, err := c.tables(ctx, conn)
 	if err != nil {
-		return false, err
+		return err
 	}
-	for _, statement := range []string{"begin isolation level repeatable read read only", "set local lock_timeout = " + lockTimeout} {
-		if _, err := conn.Exec(ctx, statement); err != nil {
-			return false, err
-		}
+	if err := inOrder(ctx, conn, "begin isolation level repeatable read read only"); err != nil {
+		return err
 	}
 	if err := lockTables(ctx, conn, before); err != nil {
-		return false, err
+		return err
 	}
 	err = conn.QueryRow(ctx, `
 		select pg_export_snapshot(), pg_encoding_to_char(d.encoding), d.datname, current_setting('server_version_num')::int / 10000
 		from pg_database d where d.datname = current_database()`).Scan(&c.snapshot, &c.encoding, &c.database, &c.major)
 	if err != nil {
-		return false, err
+		return err
 	}
-	after, err := c.tables(ctx, conn)
-	if err != nil {
-		return false, err
+	if c.locked, err = c.tables(ctx, conn); err != nil {
+		return err
 	}
-	c.locked = after
-	_, err = conn.Exec(ctx, "set local lock_timeout = 0")
-	return slices.Equal(before, after), err
+	if !slices.Equal(before, c.locked) {
+		return &sourceChangedError{errors.New("there are tables that were made after the others were locked")}
+	}
+	return nil
 }
 
 // tables returns the names of all tables that can be locked.
 func (c *copier) tables(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
-		select c.oid::regclass::text from pg_class c
+		select format('%I.%I', n.nspname, c.relname)
+		from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where c.relkind in ('r', 'p') and `+lasting("c.relnamespace")+`
 			and (`+own("pg_class", "c")+` or exists (select from pg_extension e where c.oid = any (e.extconfig)))
 		order by c.oid`)

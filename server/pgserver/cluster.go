@@ -333,7 +333,7 @@ func freePort() (int, error) {
 			return port, nil
 		}
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, "0"))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(loopback, "0"))
 	if err != nil {
 		return 0, fmt.Errorf("finding a free port: %w", err)
 	}
@@ -342,7 +342,7 @@ func freePort() (int, error) {
 }
 
 func portIsFree(port int) bool {
-	l, err := net.Listen("tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(loopback, strconv.Itoa(port)))
 	if err != nil {
 		return false
 	}

@@ -40,7 +40,7 @@ func lockDir(dir string) (*os.File, error) {
 		}
 		return nil, fmt.Errorf("%w: %s is held by %s", ErrInUse, dir, holder)
 	}
-	if err := f.Truncate(0); err == nil {
+	if err = f.Truncate(0); err == nil {
 		_, err = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	}
 	if err != nil {

@@ -11,7 +11,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/server/pgtest"
 	"github.com/boughdb/bough/server/postgres"
@@ -20,7 +19,8 @@ import (
 // filled makes a main with a bit of everything in it. reader is a role with privileges there.
 func filled(t *testing.T) (mainURL, reader string) {
 	t.Helper()
-	mainURL, reader = pgtest.Database(t), role(t, "")
+	reader = role(t, "")
+	mainURL = pgtest.Database(t) // is dropped before the role
 	execute(t, mainURL,
 		`create extension citext`,
 		`create schema "App Data"`,
@@ -346,8 +346,8 @@ func TestAbandonEndsAnEarlierProcess(t *testing.T) {
 			op, target := uuid.NewString(), f.target(t, "abandoned")
 			// It waits for this session to go, for five seconds.
 			connect(t, f.url)
-			earlier := connect(t, f.in("postgres")+"?application_name=bough/"+f.config.Installation.String()[:8]+"/"+op)
-			other := connect(t, f.in("postgres")+"?application_name=bough/"+f.config.Installation.String()[:8]+"/"+uuid.NewString())
+			earlier := connectAs(t, f.in("postgres"), f.application(op))
+			other := connectAs(t, f.in("postgres"), f.application(uuid.NewString()))
 			failed := make(chan error, 1)
 			go func() {
 				_, err := earlier.Exec(context.Background(), "create database "+quote(target)+" template "+quote(f.Main()))
@@ -431,5 +431,3 @@ func BenchmarkClone(b *testing.B) {
 		}
 	}
 }
-
-var _ = pgx.ErrNoRows

@@ -322,8 +322,39 @@ func (c *Cluster) drop(ctx context.Context, conn *pgx.Conn, name string) error {
 		return errors.New("main is never dropped")
 	}
 	c.Pools.Forget(name)
-	if _, err := conn.Exec(ctx, "drop database if exists "+ident(name)+" with (force)"); err != nil {
+	statement := "drop database if exists " + ident(name) + " with (force)"
+	_, err := conn.Exec(ctx, statement)
+	if hasCode(err, "55006") { // object_in_use, which FORCE leaves prepared transactions to be
+		if err := c.rollbackPrepared(ctx, name); err != nil {
+			return fmt.Errorf("rolling back the prepared transactions of database %q: %w", name, err)
+		}
+		_, err = conn.Exec(ctx, statement)
+	}
+	if err != nil {
 		return fmt.Errorf("dropping database %q: %w", name, err)
+	}
+	return nil
+}
+
+// rollbackPrepared ends the prepared transactions of a database that is to be dropped.
+func (c *Cluster) rollbackPrepared(ctx context.Context, database string) error {
+	conn, err := c.connect(ctx, database, "")
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, "select gid from pg_prepared_xacts where database = current_database()")
+	if err != nil {
+		return err
+	}
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if _, err := conn.Exec(ctx, "rollback prepared "+literal(id)); err != nil {
+			return err
+		}
 	}
 	return nil
 }

@@ -129,23 +129,21 @@ func Migrate(ctx context.Context, pool *pgxpool.Pool) error {
 		}
 		return fmt.Errorf("migrating the control database: %w", err)
 	}
-	// River's migrator takes no lock of its own.
-	tx, err := pool.Begin(ctx)
+	// River's migrator takes no lock of its own, and must not run in one transaction: before PostgreSQL 17 a value that
+	// is new in an enum cannot be used in the transaction that adds it.
+	lock, err := AcquireLock(ctx, pool, "bough.river_migrations")
 	if err != nil {
 		return err
 	}
-	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }()
-	if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('bough.river_migrations', 0))"); err != nil {
-		return err
-	}
+	defer lock.Release()
 	river, err := rivermigrate.New(riverpgxv5.New(pool), nil)
 	if err != nil {
 		return err
 	}
-	if _, err := river.MigrateTx(ctx, tx, rivermigrate.DirectionUp, nil); err != nil {
+	if _, err := river.Migrate(ctx, rivermigrate.DirectionUp, nil); err != nil {
 		return fmt.Errorf("migrating the job queue: %w", err)
 	}
-	return tx.Commit(ctx)
+	return nil
 }
 
 // MigrationState returns the control database's schema version and the one that this program needs.

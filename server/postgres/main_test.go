@@ -120,6 +120,11 @@ func (f *fixture) request(t *testing.T, suffix string) postgres.CloneRequest {
 	return postgres.CloneRequest{Source: f.Main(), Target: f.target(t, suffix), Branch: uuid.New(), Generation: 1}
 }
 
+// application is the application_name of an operation's sessions.
+func (f *fixture) application(op string) string {
+	return "bough/" + f.config.Installation.String()[:8] + "/" + op
+}
+
 // exists reports whether the server has the database.
 func (f *fixture) exists(t *testing.T, database string) bool {
 	t.Helper()
@@ -138,6 +143,22 @@ func sessions(p postgres.SessionPolicy) func(*postgres.ClusterConfig) {
 func connect(t testing.TB, connString string) *pgx.Conn {
 	t.Helper()
 	conn, err := pgx.Connect(t.Context(), connString)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close(context.Background()) })
+	return conn
+}
+
+// connectAs is connect with an application_name.
+func connectAs(t testing.TB, connString, application string) *pgx.Conn {
+	t.Helper()
+	cfg, err := pgx.ParseConfig(connString)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg.RuntimeParams["application_name"] = application
+	conn, err := pgx.ConnectConfig(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func Databases(t testing.TB) *Server {
 func (s *Server) Run(t testing.TB, change ...func(*server.Config)) (stop func()) {
 	t.Helper()
 	cfg := Config(t, s.Main, s.Control, change...)
-	var out io.Writer = io.Discard
+	out := io.Discard
 	if os.Getenv("BOUGH_TEST_LOG") != "" {
 		out = os.Stderr
 	}

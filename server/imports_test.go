@@ -1,0 +1,86 @@
+package server_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/boughdb/bough/"
+
+// rule is what a package may import.
+type rule struct {
+	may     []string // packages of the module
+	outside []string // of the guarded packages of others
+}
+
+// importRules say which packages of the module a package may import, besides the ones that are given to all. Imports
+// point one way: cmd, server, httpapi, the domains, postgres; gin stays in httpapi.
+var importRules = map[string]rule{
+	"cmd/bough":         {[]string{"gen/client", "server", "server/postgres", "server/pgserver"}, nil},
+	"cmd/benchbranch":   {[]string{"server/postgres", "server/pgserver", "server/pgcopy"}, nil},
+	"cmd/bundlespec":    {nil, nil},
+	"server":            {[]string{"gen/db", "server/auth", "server/branching", "server/httpapi", "server/postgres", "server/pgserver"}, nil},
+	"server/httpapi":    {[]string{"gen/api", "gen/db", "server/auth", "server/branching", "server/postgres"}, []string{"github.com/gin-gonic/gin"}},
+	"server/branching":  {[]string{"gen/db", "server/auth", "server/postgres", "server/pgcopy"}, nil},
+	"server/auth":       {[]string{"gen/db"}, nil},
+	"server/postgres":   {[]string{"schema", "server/pgcopy"}, nil},
+	"server/pgserver":   {nil, nil},
+	"server/pgcopy":     {nil, nil},
+	"server/fault":      {nil, nil},
+	"server/duration":   {nil, nil},
+	"server/pgtest":     {[]string{"server/pgserver"}, nil},
+	"server/servertest": {[]string{"gen/api", "gen/client", "server", "server/auth", "server/pgtest", "server/postgres"}, nil},
+	"gen/api":           {nil, []string{"github.com/gin-gonic/gin"}},
+	"gen/client":        {nil, nil},
+	"gen/db":            {nil, nil},
+	"schema":            {nil, nil},
+}
+
+var (
+	forAll  = []string{"server/fault", "server/duration"}
+	guarded = []string{"github.com/gin-gonic/gin"}
+)
+
+func TestImportsPointOneWay(t *testing.T) {
+	t.Parallel()
+	out, err := exec.Command("go", "list", "-json=ImportPath,Imports,Deps", module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dec := json.NewDecoder(bytes.NewReader(out))
+	for {
+		var p struct {
+			ImportPath    string
+			Imports, Deps []string
+		}
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(p.ImportPath, module)
+		rule, ok := importRules[name]
+		if !ok {
+			t.Errorf("%s has no import rule; give it one", name)
+			continue
+		}
+		for _, imported := range p.Imports {
+			if inner, ok := strings.CutPrefix(imported, module); ok && !slices.Contains(rule.may, inner) && !slices.Contains(forAll, inner) {
+				t.Errorf("%s imports %s, which its rule does not allow", name, inner)
+			}
+			if slices.Contains(guarded, imported) && !slices.Contains(rule.outside, imported) {
+				t.Errorf("%s imports %s, which belongs to httpapi", name, imported)
+			}
+		}
+		// A program that imports the client should not link the server.
+		if name == "gen/client" && slices.Contains(p.Deps, "github.com/gin-gonic/gin") {
+			t.Error("gen/client depends on gin")
+		}
+	}
+}
