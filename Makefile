@@ -17,7 +17,7 @@ run: build postgres ## build and start the server with its own PostgreSQL
 
 .PHONY: build
 build: ## build bin/bough
-	$(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/bough
+	$(GO) build -ldflags '$(LDFLAGS)' -o $(BIN) ./cmd/bough
 
 .PHONY: postgres
 postgres: build ## see to it that there is a PostgreSQL to run

@@ -63,7 +63,7 @@ func mainForDoctor(ctx context.Context, cfg Config, add func(Level, string, stri
 		add(Failed, "run `bough postgres install`", "no PostgreSQL: %v", err)
 		return "", false, nil, err
 	}
-	add(OK, "", "%s in %s", found, found.BinDir)
+	add(OK, "", "%s", found)
 	running, err := pgserver.RunningURL(cfg.DataDir, mainDatabase)
 	if err == nil {
 		add(OK, "", "a server is running on %s", cfg.DataDir)

@@ -168,46 +168,59 @@ func (b *bench) measureServer(ctx context.Context, inst pgserver.Installation, a
 	return nil
 }
 
-// repeat measures everything once, then once more, as long as there is time.
+// job is one thing to measure.
+type job struct {
+	main   *dataset
+	method method
+}
+
+// repeat measures everything once, then once more, as long as there is time. What takes no longer for a large main
+// comes first with all its rounds, since it costs little.
 func (b *bench) repeat(ctx context.Context, s *server, mains []*dataset, deadline time.Time) {
-	type job struct {
-		main   *dataset
-		method method
-	}
 	cost := map[job]time.Duration{}
-	for range b.rounds {
-		for _, m := range s.methods() {
-			for i, d := range mains {
-				j := job{d, m}
-				row := b.report.row(s, d, m)
-				expected, known := cost[j]
-				if !known && i > 0 {
-					expected = expect(cost[job{mains[i-1], m}], m, float64(d.size)/float64(mains[i-1].size))
+	for _, grows := range []bool{false, true} {
+		for range b.rounds {
+			for _, m := range s.methods() {
+				for i, d := range mains {
+					if m.grows() != grows {
+						continue
+					}
+					j := job{d, m}
+					expected, known := cost[j]
+					if !known && i > 0 {
+						expected = expect(cost[job{mains[i-1], m}], b.fixedCost(), m, float64(d.size)/float64(mains[i-1].size))
+					}
+					row := b.report.row(s, d, m)
+					if row.Error != "" || time.Now().Add(expected).After(deadline) {
+						continue
+					}
+					began := time.Now()
+					b.measure(ctx, s, j, row)
+					cost[j] = time.Since(began)
 				}
-				if row.Error != "" || time.Now().Add(expected).After(deadline) {
-					continue
-				}
-				began := time.Now()
-				sample, err := measure(ctx, s, d, m, b.workers, b.log)
-				cost[j] = time.Since(began)
-				if ctx.Err() != nil {
-					return // half a measurement is none
-				}
-				if err != nil {
-					row.Error = err.Error()
-				} else {
-					row.Samples = append(row.Samples, sample)
-				}
-				fmt.Fprintln(b.remarks, row.progress())
 			}
 		}
 	}
 }
 
-// expect is how long a method will take for a main that is larger than one that is known by a factor.
-func expect(known time.Duration, m method, factor float64) time.Duration {
-	if !m.grows() || known < fixedCost {
+// measure adds a measurement to the row.
+func (b *bench) measure(ctx context.Context, s *server, j job, row *row) {
+	sample, err := measure(ctx, s, j.main, j.method, b.options, b.log)
+	switch {
+	case ctx.Err() != nil:
+		return // half a measurement is none
+	case err != nil:
+		row.Error = err.Error()
+	default:
+		row.Samples = append(row.Samples, sample)
+	}
+	fmt.Fprintln(b.remarks, row.progress())
+}
+
+// expect is how long a method will take for a main that is larger by a factor than one that is known.
+func expect(known, fixed time.Duration, m method, factor float64) time.Duration {
+	if !m.grows() || known < fixed {
 		return known
 	}
-	return fixedCost + time.Duration(float64(known-fixedCost)*factor)
+	return fixed + time.Duration(float64(known-fixed)*factor)
 }

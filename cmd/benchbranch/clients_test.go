@@ -77,6 +77,7 @@ func TestDatasetHasTheSize(t *testing.T) {
 }
 
 func TestExpectedTime(t *testing.T) {
+	const fixedCost = 2 * time.Second
 	known := fixedCost + 2*time.Second
 	for name, c := range map[string]struct {
 		m    method
@@ -86,11 +87,11 @@ func TestExpectedTime(t *testing.T) {
 		"shares blocks":    {method{strategy: "reflink"}, known},
 		"reads the schema": {method{schemaOnly: true}, known},
 	} {
-		if got := expect(known, c.m, 10); got != c.want {
+		if got := expect(known, fixedCost, c.m, 10); got != c.want {
 			t.Errorf("%s: %s, want %s", name, got, c.want)
 		}
 	}
-	if got := expect(0, method{}, 10); got != 0 {
+	if got := expect(0, fixedCost, method{}, 10); got != 0 {
 		t.Errorf("nothing known: %s", got)
 	}
 }

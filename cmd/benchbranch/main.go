@@ -28,6 +28,7 @@ type options struct {
 	loop     bool
 	workers  int
 	rounds   int
+	calm     time.Duration
 	limit    time.Duration
 	jsonFile string
 	verbose  bool
@@ -61,6 +62,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	f.BoolVar(&o.loop, "xfs", true, "measure on XFS with shared blocks too, in a file mounted for the purpose, where that is possible (root, mkfs.xfs)")
 	f.IntVar(&o.workers, "workers", 4, "clients that write to main")
 	f.IntVar(&o.rounds, "rounds", 3, "times to measure each; medians are shown")
+	f.DurationVar(&o.calm, "calm", time.Second, "how long clients write before each branch; the longer, the more is in memory only when it is made")
 	f.DurationVar(&o.limit, "time-limit", 5*time.Minute+30*time.Second, "time for everything; what does not fit is measured less often or left out")
 	f.StringVar(&o.jsonFile, "json", "", "file for all that was measured")
 	f.BoolVar(&o.verbose, "v", false, "show what the servers log")
@@ -74,8 +76,8 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	if o.sizes, err = parseSizes(*sizes); err != nil {
 		return o, err
 	}
-	if o.workers < 1 || o.rounds < 1 || o.limit <= 0 {
-		return o, errors.New("workers, rounds and time-limit must be at least 1")
+	if o.workers < 1 || o.rounds < 1 || o.limit <= 0 || o.calm <= 0 {
+		return o, errors.New("workers, rounds, calm and time-limit must be positive")
 	}
 	o.dirs, o.binDirs = splitList(*dirs), splitList(*bins)
 	if len(o.dirs) == 0 {

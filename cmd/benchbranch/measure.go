@@ -17,12 +17,13 @@ import (
 
 const (
 	warmUp    = 300 * time.Millisecond // connections are opened, plans made
-	calm      = time.Second            // main before the branch
 	aftermath = 500 * time.Millisecond // main after it
-	fixedCost = warmUp + calm + aftermath
 
 	branchName = "branch"
 )
+
+// fixedCost is the part of a measurement's time that does not depend on what is measured.
+func (o options) fixedCost() time.Duration { return warmUp + o.calm + aftermath }
 
 // sample is one measurement. Times are in seconds.
 type sample struct {
@@ -42,7 +43,7 @@ type sample struct {
 }
 
 // measure makes a branch of main by one method while clients write to main, looks at it and drops it.
-func measure(ctx context.Context, s *server, main *dataset, m method, workers int, log *slog.Logger) (_ sample, err error) {
+func measure(ctx context.Context, s *server, main *dataset, m method, o options, log *slog.Logger) (_ sample, err error) {
 	cluster, err := openCluster(ctx, s, main, m, log)
 	if err != nil {
 		return sample{}, err
@@ -65,14 +66,14 @@ func measure(ctx context.Context, s *server, main *dataset, m method, workers in
 	}
 
 	clientCtx, interrupt := context.WithCancel(ctx)
-	c := startClients(clientCtx, cluster.Pools, main, workers)
+	c := startClients(clientCtx, cluster.Pools, main, o.workers)
 	defer func() {
 		interrupt() // after a failure nobody wants to wait for them
 		c.stop()
 	}()
 	sleep(ctx, warmUp)
 	start := time.Now()
-	sleep(ctx, calm)
+	sleep(ctx, o.calm)
 	var out sample
 	wal, err := walPosition(ctx, admin)
 	if err != nil {

@@ -174,15 +174,16 @@ Each branch was checked: one consistent moment of main with every transaction co
 func (r *report) print(out io.Writer) {
 	t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "SERVER\tFILES\tMAIN\tMETHOD\tN\tREADY\tRANGE\tVS DUMP\tPAUSE\tWORST\tGAP\tFAILED\tTPS\tDISK\tLATER\tWAL\tDROP")
+	restEmpty := strings.Repeat("\t", 11) // a shorter line would break the columns
 	foreign := map[string]bool{}
 	for _, w := range r.Rows {
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%d\t", w.Server, w.Files, formatSize(w.Size), w.Method, len(w.Samples))
 		switch {
 		case w.Error != "":
-			fmt.Fprintln(t, "failed, see below")
+			fmt.Fprintln(t, "failed, see below"+restEmpty)
 			continue
 		case len(w.Samples) == 0:
-			fmt.Fprintln(t, "no time left")
+			fmt.Fprintln(t, "no time left"+restEmpty)
 			continue
 		}
 		m := w.Median

@@ -56,7 +56,7 @@ package. What is done is said.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Using %s in %s\n", found, found.BinDir)
+			fmt.Fprintf(cmd.ErrOrStderr(), "Using %s\n", found)
 			return nil
 		},
 	}

@@ -607,7 +607,7 @@ type PoolStatsResponse struct {
 
 // Readiness defines model for Readiness.
 type Readiness struct {
-	// Checks What was looked at; `ok` or what is wrong.
+	// Checks What was looked at; `ok` or `failed`. The log says why.
 	Checks map[string]string `json:"checks"`
 	Status ReadinessStatus   `json:"status"`
 }
@@ -1026,7 +1026,7 @@ type ClientInterface interface {
 
 	// GetReadiness Can requests be served
 	//
-	// Looks at both planes, the migrations and the job worker.
+	// Looks at both planes and the migrations.
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -1414,7 +1414,7 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 
 // GetReadiness Can requests be served
 //
-// Looks at both planes, the migrations and the job worker.
+// Looks at both planes and the migrations.
 //
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -2480,7 +2480,7 @@ type ClientWithResponsesInterface interface {
 
 	// GetReadinessWithResponse Can requests be served
 	//
-	// Looks at both planes, the migrations and the job worker.
+	// Looks at both planes and the migrations.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -4421,7 +4421,7 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 
 // GetReadinessWithResponse Can requests be served
 //
-// Looks at both planes, the migrations and the job worker.
+// Looks at both planes and the migrations.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -44,11 +44,10 @@ type copier struct {
 	Options
 	jobs int
 
-	snapshot string   // of the source, as others can import it
-	locked   []string // tables that are locked in the source
-	encoding string   // of the source
-	database string   // the source's name
-	major    int      // version of the server
+	snapshot string // of the source, as others can import it
+	encoding string // of the source
+	database string // the source's name
+	major    int    // version of the server
 
 	conns        []*pgx.Conn // to close
 	largeObjects []largeObject
@@ -137,62 +136,6 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	return analyze(ctx, main)
-}
-
-// view is the source as it is at one moment.
-type view struct {
-	leader    *pgx.Conn
-	workers   []*pgx.Conn // that see the same, unless only the schema is copied
-	catalog   *catalog
-	pre, post string // what pg_dump has written
-}
-
-// look takes a view of the source. If the schema is being changed it lets go of
-// all locks and tries again.
-func (c *copier) look(ctx context.Context) (*view, error) {
-	for start := time.Now(); ; {
-		v, err := c.lookOnce(ctx)
-		if err == nil || !Retryable(err) || time.Since(start) > patience {
-			return v, err
-		}
-		c.close()
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
-	}
-}
-
-func (c *copier) lookOnce(ctx context.Context) (_ *view, err error) {
-	v := &view{}
-	if v.leader, err = c.open(c.lead(ctx)); err != nil {
-		return nil, err
-	}
-	// All take their locks now, before somebody waits for them.
-	for !c.SchemaOnly && len(v.workers) < c.jobs {
-		conn, err := c.open(c.source(ctx))
-		if err != nil {
-			return nil, err
-		}
-		v.workers = append(v.workers, conn)
-	}
-	g, gctx := errgroup.WithContext(ctx)
-	if c.PGDump != "" {
-		g.Go(func() (err error) {
-			v.pre, v.post, err = c.dumpSchema(gctx)
-			return err
-		})
-	}
-	g.Go(func() (err error) {
-		v.catalog, err = readCatalog(gctx, v.leader)
-		return changedUnderUs(err)
-	})
-	if err := g.Wait(); err != nil {
-		return nil, err
-	}
-	_, err = v.leader.Exec(ctx, "set lock_timeout = '5s'")
-	return v, err
 }
 
 // copyData copies rows, large objects and sequences.

@@ -2,7 +2,6 @@ package pgcopy
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -113,29 +112,6 @@ func (c *copier) target(ctx context.Context) (*pgx.Conn, error) {
 	})
 }
 
-// source opens a session in the database to copy that sees the leader's
-// snapshot and holds the same locks. It takes them at once, since later it
-// could be behind somebody who waits for the leader.
-func (c *copier) source(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := connect(ctx, c.Source, map[string]string{"client_encoding": c.encoding, "lock_timeout": shortWait})
-	if err != nil {
-		return nil, err
-	}
-	err = inOrder(ctx, conn, "begin isolation level repeatable read read only", "set transaction snapshot '"+c.snapshot+"'")
-	if err == nil {
-		err = lockTables(ctx, conn, c.locked)
-	}
-	if err == nil {
-		// From now on nobody who waits for this session makes it wait.
-		err = inOrder(ctx, conn, "set lock_timeout = 0")
-	}
-	if err != nil {
-		conn.Close(context.WithoutCancel(ctx))
-		return nil, err
-	}
-	return conn, nil
-}
-
 func inOrder(ctx context.Context, conn *pgx.Conn, statements ...string) error {
 	for _, s := range statements {
 		if _, err := conn.Exec(ctx, s); err != nil {
@@ -162,48 +138,6 @@ func lockTables(ctx context.Context, conn *pgx.Conn, tables []string) error {
 		if _, err := conn.Exec(ctx, "lock table only "+strings.Join(chunk, ", only ")+" in access share mode"); err != nil {
 			return changedUnderUs(fmt.Errorf("locking the tables of the source: %w", err))
 		}
-	}
-	return nil
-}
-
-// lead opens the session whose snapshot all others read. The locks come before
-// the snapshot: a TRUNCATE or a rewriting ALTER TABLE in between would make
-// the table's old rows invisible to it.
-func (c *copier) lead(ctx context.Context) (*pgx.Conn, error) {
-	conn, err := connect(ctx, c.Source, map[string]string{"lock_timeout": shortWait})
-	if err != nil {
-		return nil, err
-	}
-	if err := c.snapshotOf(ctx, conn); err != nil {
-		conn.Close(context.WithoutCancel(ctx))
-		return nil, err
-	}
-	return conn, nil
-}
-
-// snapshotOf begins the leader's transaction.
-func (c *copier) snapshotOf(ctx context.Context, conn *pgx.Conn) error {
-	before, err := c.tables(ctx, conn)
-	if err != nil {
-		return err
-	}
-	if err := inOrder(ctx, conn, "begin isolation level repeatable read read only"); err != nil {
-		return err
-	}
-	if err := lockTables(ctx, conn, before); err != nil {
-		return err
-	}
-	err = conn.QueryRow(ctx, `
-		select pg_export_snapshot(), pg_encoding_to_char(d.encoding), d.datname, current_setting('server_version_num')::int / 10000
-		from pg_database d where d.datname = current_database()`).Scan(&c.snapshot, &c.encoding, &c.database, &c.major)
-	if err != nil {
-		return err
-	}
-	if c.locked, err = c.tables(ctx, conn); err != nil {
-		return err
-	}
-	if !slices.Equal(before, c.locked) {
-		return &sourceChangedError{errors.New("there are tables that were made after the others were locked")}
 	}
 	return nil
 }

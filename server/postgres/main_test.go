@@ -3,6 +3,7 @@ package postgres_test
 import (
 	"context"
 	"fmt"
+	"io"
 	"net/url"
 	"os"
 	"runtime"
@@ -169,7 +170,6 @@ func connectAs(t testing.TB, connString, application string) *pgx.Conn {
 func execute(t testing.TB, connString string, statements ...string) {
 	t.Helper()
 	conn := connect(t, connString)
-	defer conn.Close(context.Background())
 	for _, sql := range statements {
 		if _, err := conn.Exec(t.Context(), sql); err != nil {
 			t.Fatalf("%s: %v", sql, err)
@@ -188,18 +188,22 @@ func query[T any](t testing.TB, connString, sql string, args ...any) (value T) {
 	return value
 }
 
-// gone closes a connection and waits until the server has ended the session, so that a clone does not meet it.
+// gone closes a connection and waits until the server has ended the session, so that a clone does not meet it. The
+// server closes its end of the socket last.
 func gone(t testing.TB, conn *pgx.Conn) {
 	t.Helper()
-	pid := conn.PgConn().PID()
-	conn.Close(context.Background())
-	watch := connect(t, pgtest.WithDatabase(conn.Config().ConnString(), "postgres"))
-	defer watch.Close(context.Background())
-	eventually(t, "the session ends", func() bool {
-		var there bool
-		err := watch.QueryRow(t.Context(), "select exists (select from pg_stat_activity where pid = $1)", pid).Scan(&there)
-		return err == nil && !there
-	})
+	h, err := conn.PgConn().Hijack()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Conn.Close()
+	_ = h.Conn.SetDeadline(time.Now().Add(10 * time.Second))
+	if _, err := h.Conn.Write([]byte{'X', 0, 0, 0, 4}); err != nil { // Terminate
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(io.Discard, h.Conn); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func eventually(t testing.TB, what string, ok func() bool) {
