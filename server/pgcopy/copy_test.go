@@ -138,7 +138,9 @@ func TestUnsupportedObjectsAreNamed(t *testing.T) {
 			[]string{"type public.base"}},
 		{"access method", `create access method heap2 type table handler heap_tableam_handler`, []string{"access method heap2"}},
 		{"conversion", `create conversion public.conv for 'LATIN1' to 'UTF8' from iso8859_1_to_utf8`, []string{"conversion public.conv"}},
-		{"language", `create language odd handler plpgsql_call_handler`, []string{"language odd"}},
+		{"language", `
+			create function public.odd_handler() returns language_handler language c as '$libdir/plpgsql', 'plpgsql_call_handler';
+			create language odd handler public.odd_handler`, []string{"language odd"}},
 		{"text search template", `create text search template public.tmpl (lexize = dsimple_lexize)`, []string{"text search template public.tmpl"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -433,6 +434,14 @@ func (c *Cluster) create(ctx context.Context, conn *pgx.Conn, target string, src
 	return nil
 }
 
+// dumpProgram is the pg_dump that was found at start, "" when it has gone since, as in an upgrade.
+func (c *Cluster) dumpProgram() string {
+	if _, err := os.Stat(c.caps.PGDump); err != nil {
+		return ""
+	}
+	return c.caps.PGDump
+}
+
 // copySnapshot fills the target from a snapshot of the source.
 func (c *Cluster) copySnapshot(ctx context.Context, r CloneRequest) error {
 	config := func(database string) *pgx.ConnConfig {
@@ -443,7 +452,7 @@ func (c *Cluster) copySnapshot(ctx context.Context, r CloneRequest) error {
 		return cfg
 	}
 	_, err := pgcopy.Copy(ctx, pgcopy.Options{
-		Source: config(r.Source), Target: config(r.Target), SchemaOnly: r.SchemaOnly, Jobs: c.cfg.Jobs, PGDump: c.caps.PGDump,
+		Source: config(r.Source), Target: config(r.Target), SchemaOnly: r.SchemaOnly, Jobs: c.cfg.Jobs, PGDump: c.dumpProgram(),
 	})
 	return err
 }

@@ -121,6 +121,9 @@ func (c *Cluster) URL(database string) (string, error) { return WithDatabase(c.c
 
 // Ping asks main for a sign of life.
 func (c *Cluster) Ping(ctx context.Context) error {
+	if c.Pools.Held(c.Main()) {
+		return nil // it is being cloned, which it would not be if it were down
+	}
 	conn, err := c.Pools.Acquire(ctx, c.Main())
 	if err != nil {
 		return err

@@ -350,6 +350,14 @@ func (p *Pools) Forget(database string) {
 	}
 }
 
+// Held reports whether requests for the database wait at the moment.
+func (p *Pools) Held(database string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	g := p.pools[database]
+	return g != nil && g.holds > 0
+}
+
 // Stats returns the numbers of a database's pool, zeros where none is open.
 func (p *Pools) Stats(database string) PoolStats {
 	p.mu.Lock()
