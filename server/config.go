@@ -256,7 +256,7 @@ func (c *Config) check() error {
 		}
 	}
 	// Each operation holds a session for its lock, one for its source and one for its statements.
-	if need := int32(3*(c.Branching.Workers+4) + 5); c.Pool.Control < need { //nolint:gosec // small
+	if need := int32(3*(c.Branching.Workers+4) + 5); c.Pool.Control < need {
 		bad("pool.control: must be at least %d with %d branching.workers", need, c.Branching.Workers)
 	}
 	if c.Branching.SeedPath != "" {

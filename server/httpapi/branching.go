@@ -33,7 +33,7 @@ func (a *API) CreateBranch(ctx context.Context, r api.CreateBranchRequestObject)
 		params.Type = db.BranchType(*r.Body.Type)
 	}
 	if r.Body.RepohostPRNumber != nil {
-		n := int32(*r.Body.RepohostPRNumber) //nolint:gosec // bounded by the contract
+		n := int32(*r.Body.RepohostPRNumber)
 		params.RepohostPRNumber = &n
 	}
 	b, err := a.Branches.Create(ctx, auth.FromContext(ctx), params)

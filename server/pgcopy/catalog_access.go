@@ -94,39 +94,44 @@ type grant struct {
 // other ones too; these are objects of their own here.
 func (r *reader) readPrivileges() error {
 	rows, err := r.conn.Query(r.ctx, `
-		with objects (class, id, sub, type, owner, acl, target) as (
-			select 'pg_class'::regclass, oid, 0, (case relkind when 'S' then 's' else 'r' end)::"char", relowner, relacl,
-				case relkind when 'S' then 'sequence ' else 'table ' end || oid::regclass
+		with objects (class, id, sub, type, owner, acl) as (
+			select 'pg_class'::regclass, oid, 0, (case relkind when 'S' then 's' else 'r' end)::"char", relowner, relacl
 			from pg_class where relkind in ('r', 'p', 'f', 'v', 'm', 'S')
 			union all
-			select 'pg_class'::regclass, a.attrelid, a.attnum, 'c', c.relowner, a.attacl, 'table ' || c.oid::regclass
+			select 'pg_class'::regclass, a.attrelid, a.attnum, 'c', c.relowner, a.attacl
 			from pg_attribute a join pg_class c on c.oid = a.attrelid
 			where not a.attisdropped and (a.attacl is not null or exists (select from pg_init_privs p
 				where p.classoid = 'pg_class'::regclass and p.objoid = a.attrelid and p.objsubid = a.attnum))
-			union all
-			select 'pg_namespace'::regclass, oid, 0, 'n', nspowner, nspacl, format('schema %I', nspname) from pg_namespace
-			union all
-			select 'pg_proc'::regclass, oid, 0, 'f', proowner, proacl, 'routine ' || oid::regprocedure from pg_proc
-			union all
-			select 'pg_type'::regclass, oid, 0, 'T', typowner, typacl, 'type ' || oid::regtype from pg_type
-			union all
-			select 'pg_foreign_data_wrapper'::regclass, oid, 0, 'F', fdwowner, fdwacl, format('foreign data wrapper %I', fdwname) from pg_foreign_data_wrapper
-			union all
-			select 'pg_foreign_server'::regclass, oid, 0, 'S', srvowner, srvacl, format('foreign server %I', srvname) from pg_foreign_server
-			union all
-			select 'pg_language'::regclass, oid, 0, 'l', lanowner, lanacl, format('language %I', lanname) from pg_language
-		), acls as (
-			select o.class, o.id, o.sub, o.owner, o.target, o.class = 'pg_namespace'::regclass and o.target = 'schema public' as is_public,
-				coalesce(o.acl, acldefault(o.type, o.owner)) as acl,
-				case when o.class = 'pg_namespace'::regclass and o.target = 'schema public'
-					then acldefault('n', o.owner) || makeaclitem(0, o.owner, 'USAGE', false)
-					else coalesce(p.initprivs, acldefault(o.type, o.owner)) end as base
+			union all select 'pg_namespace'::regclass, oid, 0, 'n', nspowner, nspacl from pg_namespace
+			union all select 'pg_proc'::regclass, oid, 0, 'f', proowner, proacl from pg_proc
+			union all select 'pg_type'::regclass, oid, 0, 'T', typowner, typacl from pg_type
+			union all select 'pg_foreign_data_wrapper'::regclass, oid, 0, 'F', fdwowner, fdwacl from pg_foreign_data_wrapper
+			union all select 'pg_foreign_server'::regclass, oid, 0, 'S', srvowner, srvacl from pg_foreign_server
+			union all select 'pg_language'::regclass, oid, 0, 'l', lanowner, lanacl from pg_language
+		), changed as materialized (
+			select o.*, p.initprivs, o.class = 'pg_namespace'::regclass and o.id = to_regnamespace('public')::oid as is_public
 			from objects o
 			left join pg_init_privs p on p.classoid = o.class and p.objoid = o.id and p.objsubid = o.sub
-			where o.acl is not null or p.initprivs is not null or o.class = 'pg_namespace'::regclass
+			where o.acl is distinct from p.initprivs or o.class = 'pg_namespace'::regclass
+		), acls as materialized (
+			-- the schema public lets everybody in from the beginning
+			select class, id, sub, type, owner, is_public, coalesce(acl, acldefault(type, owner)) as acl,
+				case when is_public then acldefault('n', owner) || makeaclitem(0, owner, 'USAGE', false)
+					else coalesce(initprivs, acldefault(type, owner)) end as base
+			from changed
 		)
-		select class::oid, id, is_public or id >= 16384, target, case when sub > 0 then (select quote_ident(attname) from pg_attribute where attrelid = id and attnum = sub) end, quote_ident(pg_get_userbyid(owner)), `+exploded("base")+`, `+exploded("acl")+`
-		from acls
+		select class::oid, id, is_public or id >= 16384, target,
+			case when sub > 0 then (select quote_ident(attname) from pg_attribute where attrelid = id and attnum = sub) end,
+			quote_ident(pg_get_userbyid(owner)), `+exploded("base")+`, `+exploded("acl")+`
+		from acls, lateral (select case type
+			when 's' then 'sequence ' || id::regclass
+			when 'n' then 'schema ' || id::regnamespace
+			when 'f' then 'routine ' || id::regprocedure
+			when 'T' then 'type ' || id::regtype
+			when 'F' then (select format('foreign data wrapper %I', fdwname) from pg_foreign_data_wrapper where oid = id)
+			when 'S' then (select format('foreign server %I', srvname) from pg_foreign_server where oid = id)
+			when 'l' then (select format('language %I', lanname) from pg_language where oid = id)
+			else 'table ' || id::regclass end) t (target)
 		where acl <> base
 		order by class, target, sub`)
 	if err != nil {

@@ -384,10 +384,9 @@ func (c *Cluster) watchTemplate(ctx context.Context, conn *pgx.Conn, pid uint32,
 	for {
 		var n int
 		var err error
-		switch {
-		case c.cfg.Sessions == Terminate:
+		if c.cfg.Sessions == Terminate {
 			err = conn.QueryRow(whole, "select count(*) filter (where pg_terminate_backend(a.pid)) from "+sessions, pid, database).Scan(&n)
-		default:
+		} else {
 			err = conn.QueryRow(whole, "select count(*) from "+sessions, pid, database).Scan(&n)
 			switch {
 			case err != nil:
