@@ -180,7 +180,7 @@ func (b *bench) repeat(ctx context.Context, s *server, mains []*dataset, deadlin
 	cost := map[job]time.Duration{}
 	for _, grows := range []bool{false, true} {
 		for range b.rounds {
-			for _, m := range s.methods() {
+			for _, m := range s.methods(b.methods) {
 				for i, d := range mains {
 					if m.grows() != grows {
 						continue

@@ -15,6 +15,7 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -25,6 +26,7 @@ type options struct {
 	sizes    []int64
 	dirs     []string
 	binDirs  []string
+	methods  []string
 	loop     bool
 	workers  int
 	rounds   int
@@ -59,6 +61,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	sizes := f.String("sizes", "100MB,1GB", "sizes of main")
 	dirs := f.String("dir", "", "directories to measure in, one for each file system (default: the directory for temporary files)")
 	bins := f.String("postgres-bin", "", "directories with PostgreSQL's programs (default: one installation of each major version found)")
+	methods := f.String("methods", "", "what to measure: "+strings.Join(methodNames, ", ")+"; dump stands for pg_dump | psql (default: all that is possible)")
 	f.BoolVar(&o.loop, "xfs", true, "measure on XFS with shared blocks too, in a file mounted for the purpose, where that is possible (root, mkfs.xfs)")
 	f.IntVar(&o.workers, "workers", 4, "clients that write to main")
 	f.IntVar(&o.rounds, "rounds", 3, "times to measure each; medians are shown")
@@ -79,6 +82,12 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	if o.workers < 1 || o.rounds < 1 || o.limit <= 0 || o.calm <= 0 {
 		return o, errors.New("workers, rounds, calm and time-limit must be positive")
 	}
+	o.methods = splitList(*methods)
+	for _, name := range o.methods {
+		if !slices.Contains(methodNames, name) {
+			return o, fmt.Errorf("%q is no method", name)
+		}
+	}
 	o.dirs, o.binDirs = splitList(*dirs), splitList(*bins)
 	if len(o.dirs) == 0 {
 		o.dirs = []string{os.TempDir()}
@@ -94,7 +103,7 @@ func splitList(list string) []string {
 func run(ctx context.Context, o options) error {
 	level := slog.LevelWarn
 	if o.verbose {
-		level = slog.LevelInfo
+		level = slog.LevelDebug
 	}
 	b := &bench{
 		options: o,

@@ -88,7 +88,7 @@ func TestFlags(t *testing.T) {
 	if err != nil || len(o.dirs) != 2 || o.workers != 8 || o.rounds != 3 || !o.loop || o.sizes[0] != gigabyte {
 		t.Errorf("%+v, %v", o, err)
 	}
-	for _, args := range [][]string{{"-sizes", "x"}, {"-workers", "0"}, {"-rounds", "0"}, {"-time-limit", "0s"}, {"extra"}, {"-no-such"}} {
+	for _, args := range [][]string{{"-sizes", "x"}, {"-methods", "magic"}, {"-workers", "0"}, {"-rounds", "0"}, {"-time-limit", "0s"}, {"extra"}, {"-no-such"}} {
 		if _, err := parseFlags(args, io.Discard); err == nil {
 			t.Errorf("%q is accepted", args)
 		}

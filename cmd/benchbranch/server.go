@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/boughdb/bough/server/pgserver"
@@ -80,31 +81,36 @@ func (s *server) remove() error {
 
 // method is a way to make a branch.
 type method struct {
+	flag       string // in -methods
 	name       string
 	strategy   postgres.Strategy
 	schemaOnly bool
 	dump       bool // not by Bough but by pg_dump | psql
 }
 
+var methodNames = []string{"reflink", "file_copy", "wal_log", "copy", "schema", "dump"}
+
 var (
-	dumpMethod       = method{name: "pg_dump | psql", dump: true}
-	dumpSchemaMethod = method{name: "pg_dump -s | psql", dump: true, schemaOnly: true}
+	dumpMethod       = method{flag: "dump", name: "pg_dump | psql", dump: true}
+	dumpSchemaMethod = method{flag: "dump", name: "pg_dump -s | psql", dump: true, schemaOnly: true}
 )
 
-// methods returns what can be measured on the server, what matters most first.
-func (s *server) methods() []method {
-	var all []method
-	if s.Reflink() && s.Installation().Major >= cloneMajor {
-		all = append(all, method{name: "reflink", strategy: postgres.StrategyReflink})
+// methods returns what is wanted and can be measured on the server, what matters most first. No names want all.
+func (s *server) methods(wanted []string) []method {
+	all := []method{
+		{flag: "reflink", name: "reflink", strategy: postgres.StrategyReflink},
+		{flag: "schema", name: "schema only", schemaOnly: true},
+		dumpSchemaMethod,
+		dumpMethod,
+		{flag: "file_copy", name: "file_copy", strategy: postgres.StrategyFileCopy},
+		{flag: "copy", name: "copy", strategy: postgres.StrategyCopy},
+		{flag: "wal_log", name: "wal_log", strategy: postgres.StrategyWALLog},
 	}
-	all = append(all, method{name: "schema only", schemaOnly: true})
-	if s.tools.dump != "" {
-		all = append(all, dumpSchemaMethod, dumpMethod)
-	}
-	return append(all,
-		method{name: "file_copy", strategy: postgres.StrategyFileCopy},
-		method{name: "copy", strategy: postgres.StrategyCopy},
-		method{name: "wal_log", strategy: postgres.StrategyWALLog})
+	return slices.DeleteFunc(all, func(m method) bool {
+		return len(wanted) > 0 && !slices.Contains(wanted, m.flag) ||
+			m.strategy == postgres.StrategyReflink && (!s.Reflink() || s.Installation().Major < cloneMajor) ||
+			m.dump && s.tools.dump == ""
+	})
 }
 
 // grows reports whether making a branch takes longer the larger main is.

@@ -109,7 +109,7 @@ func (r *reader) readPrivileges() error {
 			union all select 'pg_foreign_server'::regclass, oid, 0, 'S', srvowner, srvacl from pg_foreign_server
 			union all select 'pg_language'::regclass, oid, 0, 'l', lanowner, lanacl from pg_language
 		), changed as materialized (
-			select o.*, p.initprivs, o.class = 'pg_namespace'::regclass and o.id = to_regnamespace('public')::oid as is_public
+			select o.*, p.initprivs, coalesce(o.class = 'pg_namespace'::regclass and o.id = to_regnamespace('public')::oid, false) as is_public
 			from objects o
 			left join pg_init_privs p on p.classoid = o.class and p.objoid = o.id and p.objsubid = o.sub
 			where o.acl is distinct from p.initprivs or o.class = 'pg_namespace'::regclass

@@ -204,6 +204,27 @@ func TestNewDatabaseWithoutTheUsualThings(t *testing.T) {
 	}
 }
 
+func TestSubscriptionsAreNotCopied(t *testing.T) {
+	t.Parallel()
+	for name, dump := range schemaReaders(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			source, target := pgtest.Database(t), pgtest.Database(t)
+			conn := connectTo(t, source)
+			execute(t, conn, "create subscription "+config(t, source).Database+" connection 'dbname=nowhere' publication p with (connect = false, slot_name = none)")
+			defer execute(t, conn, "drop subscription "+config(t, source).Database)
+			if _, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target), PGDump: dump}); err != nil {
+				t.Fatal(err)
+			}
+			const count = "select count(*) from pg_subscription where subdbid = (select oid from pg_database where datname = current_database())"
+			if n := one[int](t, connectTo(t, target), count); n != 0 {
+				t.Errorf("%d subscriptions were copied", n)
+			}
+			mustBeEqual(t, source, target, true)
+		})
+	}
+}
+
 func TestDescribeLeavesTheSessionAlone(t *testing.T) {
 	t.Parallel()
 	conn := connectTo(t, pgtest.Database(t))

@@ -55,7 +55,7 @@ type Progress struct {
 	Tables     int   // tables whose rows are copied
 	AllTables  int   // tables to copy rows of
 	Rows       int64 // rows copied
-	Bytes      int64 // bytes of these rows as they were sent
+	Bytes      int64 // bytes of these rows, as they were sent, and of large objects
 	SourceSize int64 // size of the tables on disk; Bytes ends near it, not at it
 }
 
@@ -63,7 +63,7 @@ type Progress struct {
 type Result struct {
 	Tables   int           // tables whose rows were copied
 	Rows     int64         // rows in them
-	Bytes    int64         // bytes of these rows as they were sent
+	Bytes    int64         // bytes of these rows, as they were sent, and of large objects
 	Schema   string        // what wrote the schema: "pg_dump" or "builtin"
 	Duration time.Duration // time it took
 }

@@ -8,8 +8,8 @@ import "strings"
 func splitScript(script string) []string {
 	var statements []string
 	start, parens, begins := -1, 0, 0
-	word := func(i int) int { // end of the word at i
-		for i < len(script) && isWord(script[i]) {
+	word := func(i int) int { // end of the word at i, which may hold dollars
+		for i < len(script) && (isWord(script[i]) || script[i] == '$') {
 			i++
 		}
 		return i
