@@ -121,7 +121,7 @@ func rows(n int, bid func(i int) int, filler bool) io.Reader {
 			}
 			buf = buf[:0]
 		}
-		w.Close()
+		_ = w.Close()
 	}()
 	return r
 }

@@ -18,13 +18,13 @@ func fileSystem(dir string) (name string, free int64, err error) {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return "", 0, fmt.Errorf("looking at the file system of %s: %w", dir, err)
 	}
-	free = int64(st.Bavail) * st.Bsize //nolint:gosec // below 8 EB
+	free = int64(st.Bavail) * st.Bsize
 	names := map[int64]string{
 		unix.EXT4_SUPER_MAGIC: "ext4", unix.XFS_SUPER_MAGIC: "xfs", unix.BTRFS_SUPER_MAGIC: "btrfs", unix.TMPFS_MAGIC: "tmpfs",
 		unix.OVERLAYFS_SUPER_MAGIC: "overlay", unix.NFS_SUPER_MAGIC: "nfs", unix.F2FS_SUPER_MAGIC: "f2fs", 0x2fc12fc1: "zfs",
 		0xca451a4e: "bcachefs",
 	}
-	name, known := names[int64(st.Type)] //nolint:unconvert // int32 on some platforms
+	name, known := names[int64(st.Type)] // int32 on some platforms
 	if !known {
 		name = fmt.Sprintf("type %#x", st.Type)
 	}
@@ -103,7 +103,7 @@ func sharedBytes(path string) (shared int64, err error) {
 		}
 		for _, e := range m.extents[:m.mapped] {
 			if e.flags&fiemapExtentShared != 0 {
-				shared += int64(e.length) //nolint:gosec // part of a file
+				shared += int64(e.length)
 			}
 			if e.flags&fiemapExtentLast != 0 {
 				return shared, nil

@@ -37,9 +37,6 @@ type options struct {
 }
 
 func main() {
-	// Further signals do not cut the cleaning up short.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
 	o, err := parseFlags(os.Args[1:], os.Stderr)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -48,6 +45,8 @@ func main() {
 		fmt.Fprintln(os.Stderr, "benchbranch:", err)
 		os.Exit(2)
 	}
+	// Never given back: further signals must not cut the cleaning up short.
+	ctx, _ := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	if err := run(ctx, o); err != nil {
 		fmt.Fprintln(os.Stderr, "benchbranch:", err)
 		os.Exit(1)

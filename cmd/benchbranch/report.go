@@ -203,7 +203,7 @@ func (r *report) print(out io.Writer) {
 			formatSeconds(m.Gap), m.Failed, m.Requests, m.RateBefore, m.RateDuring, formatSize(m.Disk), formatSize(m.DiskLater),
 			formatSize(m.WAL), formatSeconds(m.Drop))
 	}
-	t.Flush()
+	_ = t.Flush() // out is a terminal or a buffer
 	fmt.Fprintln(out, legend)
 	fmt.Fprintf(out, "%d clients, at most %d rounds, %s, %d CPUs", r.Clients, r.Rounds, r.System, r.CPUs)
 	if r.Load != "" {
@@ -255,7 +255,7 @@ func (r *report) save(name string) error {
 	if err != nil {
 		return err
 	}
-	return os.WriteFile(name, append(data, '\n'), 0o644) //nolint:gosec // for everybody to read
+	return os.WriteFile(name, append(data, '\n'), 0o644)
 }
 
 func formatSeconds(s float64) string {

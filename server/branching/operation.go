@@ -315,6 +315,9 @@ func (e permanentError) Unwrap() error { return e.error }
 func permanent(err error) bool {
 	var marked permanentError
 	var unsupported *pgcopy.UnsupportedError
+	if pgcopy.Retryable(err) {
+		return false
+	}
 	if errors.As(err, &marked) || errors.As(err, &unsupported) || errors.Is(err, postgres.ErrSourceInUse) {
 		return true
 	}

@@ -2,12 +2,11 @@ package pgcopy
 
 import "github.com/jackc/pgx/v5"
 
-// matview is a materialised view that is not empty in the way of a view never
-// refreshed.
+// matview is a materialised view.
 type matview struct {
 	addr
 	name      string // quoted
-	populated bool
+	populated bool   // refreshed once, at least
 }
 
 // readViews reads views and materialised views.

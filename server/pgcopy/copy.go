@@ -58,7 +58,7 @@ type copier struct {
 
 // schema writes the schema into the target.
 type schema interface {
-	// before creates what rows need; conns[0] is used alone.
+	// before creates what rows need.
 	before(ctx context.Context, conn *pgx.Conn) error
 	// after creates the rest but for event triggers.
 	after(ctx context.Context, conns []*pgx.Conn) error

@@ -101,7 +101,7 @@ func (c *copier) blame(ctx context.Context, want []Object, err error) error {
 func compare(want, got []Object) []string {
 	var differences []string
 	for len(want) > 0 || len(got) > 0 {
-		order := 0
+		var order int
 		switch {
 		case len(want) == 0:
 			order = 1

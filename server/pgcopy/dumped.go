@@ -19,7 +19,7 @@ var (
 	// known to an older server.
 	setting = regexp.MustCompile(`^(SET (statement_timeout|lock_timeout|idle_in_transaction_session_timeout|transaction_timeout|client_encoding|` +
 		`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) |SELECT pg_catalog\.set_config\('search_path')`)
-	// Large materialised views are refreshed in the end, passwords of other
+	// Materialised views are refreshed in the end, passwords for other
 	// servers are not copied.
 	leftOut       = regexp.MustCompile(`^(REFRESH MATERIALIZED VIEW|CREATE USER MAPPING) `)
 	eventTrigger  = regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON) EVENT TRIGGER `)

@@ -103,7 +103,7 @@ func connect(ctx context.Context, config *pgx.ConnConfig, more map[string]string
 }
 
 // target opens a session in the database to copy into. What it commits may be
-// lost in a crash of the server until finish has ended.
+// lost in a crash of the server until analyze has ended.
 func (c *copier) target(ctx context.Context) (*pgx.Conn, error) {
 	return connect(ctx, c.Target, map[string]string{
 		"client_encoding":               c.encoding,
