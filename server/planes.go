@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os/exec"
+	"regexp"
+	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -88,19 +91,47 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	return p, nil
 }
 
-// dumpProgram finds a pg_dump that can read a server of the major version.
+// dumpProgram finds a pg_dump that can read a server of the major version, "" where there is none.
 func (p *Planes) dumpProgram(major int) string {
+	var candidates []string
 	if p.embedded != nil {
 		if path, ok := p.embedded.Installation().Tool("pg_dump"); ok {
+			candidates = append(candidates, path)
+		}
+	}
+	if found, err := pgserver.Find(pgserver.FindOptions{}); err == nil {
+		if path, ok := found.Tool("pg_dump"); ok {
+			candidates = append(candidates, path)
+		}
+	}
+	// The client programs alone are enough.
+	if path, err := exec.LookPath("pg_dump"); err == nil {
+		candidates = append(candidates, path)
+	}
+	for _, path := range candidates {
+		if dumpMajor(path) >= major {
 			return path
 		}
 	}
-	found, err := pgserver.Find(pgserver.FindOptions{})
-	if err != nil || found.Major < major {
-		return ""
+	return ""
+}
+
+var dumpVersion = regexp.MustCompile(`\) (\d+)`)
+
+// dumpMajor asks a pg_dump for its major version; 0 when it does not say.
+func dumpMajor(path string) int {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, path, "--version").Output() // pg_dump (PostgreSQL) 18.4
+	if err != nil {
+		return 0
 	}
-	path, _ := found.Tool("pg_dump")
-	return path
+	match := dumpVersion.FindSubmatch(out)
+	if match == nil {
+		return 0
+	}
+	major, _ := strconv.Atoi(string(match[1])) // digits
+	return major
 }
 
 // distinct refuses a control database that is main: it would be copied into every branch, with all its secrets.

@@ -28,8 +28,8 @@ func TestBundle(t *testing.T) {
 	}{
 		{"valid", map[string]string{}, ""},
 		{"name twice", map[string]string{"b.yaml": partB + "paths: {/a: {}}\n"}, "b.yaml: path /a is defined twice"},
-		{"component twice", map[string]string{"a.yaml": partA[:strings.Index(partA, "components")] +
-			"components: {schemas: {B: {type: integer}}, securitySchemes: {K: {type: apiKey, in: header, name: X-K}}}\n"}, "components/schemas B is defined twice"},
+		{"component twice", map[string]string{"a.yaml": partA[:strings.Index(partA, "\ncomponents")] +
+			"\ncomponents: {schemas: {B: {type: integer}}, securitySchemes: {K: {type: apiKey, in: header, name: X-K}}}\n"}, "components/schemas B is defined twice"},
 		{"reference to no part", map[string]string{"b.yaml": "components: {schemas: {B: {$ref: 'c.yaml#/x'}}}\n"}, "leads to no part"},
 		{"dangling reference", map[string]string{"b.yaml": "components: {schemas: {C: {type: string}}}\n"}, "B"},
 		{"unknown key", map[string]string{"b.yaml": partB + "pathes: {}\n"}, `unexpected key "pathes"`},

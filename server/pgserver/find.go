@@ -31,8 +31,17 @@ type Installation struct {
 // Tool returns the path of another program of the installation, such as
 // pg_dump or psql. Not every installation has them.
 func (i Installation) Tool(name string) (path string, ok bool) {
-	path = filepath.Join(i.BinDir, name)
-	return path, isProgram(path)
+	dirs := []string{i.BinDir}
+	// A directory of links, such as /usr/local/bin, need not have links to all.
+	if server, err := filepath.EvalSymlinks(filepath.Join(i.BinDir, "postgres")); err == nil {
+		dirs = append(dirs, filepath.Dir(server))
+	}
+	for _, dir := range dirs {
+		if path := filepath.Join(dir, name); isProgram(path) {
+			return path, true
+		}
+	}
+	return "", false
 }
 
 func (i Installation) String() string {

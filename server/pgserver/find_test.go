@@ -164,10 +164,16 @@ func TestTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	script(t, filepath.Join(dir, "psql"), "exit 0")
-	for name, want := range map[string]bool{"psql": true, "pg_dump": false} {
-		path, ok := inst.Tool(name)
-		if ok != want || path != filepath.Join(dir, name) {
-			t.Errorf("Tool(%q) = %q, %v, want %v", name, path, ok, want)
+	links := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "postgres"), filepath.Join(links, "postgres")); err != nil {
+		t.Fatal(err)
+	}
+	for _, inst := range []Installation{inst, {BinDir: links}} {
+		if path, ok := inst.Tool("psql"); !ok || path != filepath.Join(dir, "psql") {
+			t.Errorf("Tool(psql) in %s = %q, %v", inst.BinDir, path, ok)
+		}
+		if path, ok := inst.Tool("pg_dump"); ok || path != "" {
+			t.Errorf("Tool(pg_dump) in %s = %q, %v, want none", inst.BinDir, path, ok)
 		}
 	}
 }
