@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -13,6 +14,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/client"
 	"github.com/boughdb/bough/server/pgtest"
@@ -192,4 +195,16 @@ func databaseNames(t *testing.T, url, prefix string) string {
 	t.Helper()
 	return servertest.Value[string](t, url, "select coalesce(string_agg(datname, ' ' order by datname), '') from pg_database where starts_with(datname, $1)",
 		strings.TrimSpace(prefix))
+}
+
+func dropDatabase(t *testing.T, url, quoted string) {
+	conn, err := pgx.Connect(context.Background(), url)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer conn.Close(context.Background())
+	if _, err := conn.Exec(context.Background(), "drop database if exists "+quoted+" with (force)"); err != nil {
+		t.Error(err)
+	}
 }

@@ -82,6 +82,8 @@ type Service struct {
 	log    *slog.Logger
 	jobs   *river.Client[pgx.Tx]
 	mainID uuid.UUID
+	// strange are databases that Maintain has already warned of.
+	strange map[string]bool
 }
 
 // New returns the service and makes main's row. SetJobs must follow before branches are changed.
@@ -90,7 +92,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, engine Engine, cfg Config, log
 	if err != nil {
 		return nil, fmt.Errorf("recording main: %w", err)
 	}
-	return &Service{pool: pool, engine: engine, cfg: cfg, log: log, mainID: main.ID}, nil
+	return &Service{pool: pool, engine: engine, cfg: cfg, log: log, mainID: main.ID, strange: map[string]bool{}}, nil
 }
 
 // SetJobs gives the service the queue that its work goes into.

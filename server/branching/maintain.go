@@ -125,14 +125,27 @@ func (s *Service) sweep(ctx context.Context) error {
 	return nil
 }
 
-// dropOrphan drops a database that a finished or removed branch left, unless an operation began meanwhile.
+// dropOrphan drops a database that a finished or removed branch left, unless an operation began meanwhile. One of a
+// branch that was never recorded here stays: the control database may have been restored from before its time.
 func (s *Service) dropOrphan(ctx context.Context, branch uuid.UUID, name string) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
-		b, err := db.New(tx).LockBranch(ctx, branch)
+		q := db.New(tx)
+		b, err := q.GetBranchByID(ctx, branch)
+		if errors.Is(err, pgx.ErrNoRows) {
+			if !s.strange[name] {
+				s.strange[name] = true
+				s.log.Warn("a database has this installation's marker, but its branch is unknown; it is left alone", "database", name, "branch", branch)
+			}
+			return nil
+		}
+		if err == nil && b.DeletedAt == nil {
+			b, err = q.LockBranch(ctx, branch)
+		}
 		switch {
-		case errors.Is(err, pgx.ErrNoRows):
+		case errors.Is(err, pgx.ErrNoRows): // removed this moment
 		case err != nil:
 			return err
+		case b.DeletedAt != nil:
 		case b.DatabaseName == name || b.Status != db.BranchStatusReady && b.Status != db.BranchStatusError:
 			return nil
 		}
