@@ -113,7 +113,11 @@ func ago(now, t time.Time) string {
 	d := now.Sub(t)
 	switch {
 	case d < 0:
-		return "in " + roughly(-d)
+		left := -d
+		if left > time.Hour {
+			left = left.Round(time.Minute) // what was just set to end in seven days should not end in six
+		}
+		return "in " + roughly(left)
 	case d < time.Second:
 		return "now"
 	}
