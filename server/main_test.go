@@ -197,14 +197,16 @@ func databaseNames(t *testing.T, url, prefix string) string {
 		strings.TrimSpace(prefix))
 }
 
-func dropDatabase(t *testing.T, url, quoted string) {
+// drop drops what a test made, after it.
+func drop(t *testing.T, url, what string) {
+	t.Helper()
 	conn, err := pgx.Connect(context.Background(), url)
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(context.Background(), "drop database if exists "+quoted+" with (force)"); err != nil {
+	if _, err := conn.Exec(context.Background(), "drop "+what); err != nil {
 		t.Error(err)
 	}
 }

@@ -179,7 +179,8 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	if made != "" && hooks.FirstKey != nil {
 		hooks.FirstKey(s.cfg.BaseURL(), made)
 	}
-	s.log.Info("serving", "url", s.cfg.BaseURL(), "main", s.planes.Data.Main(), "postgres", s.planes.Data.Capabilities().Version)
+	s.logCapabilities()
+	s.log.Info("serving", "url", s.cfg.BaseURL(), "main", s.planes.Data.Main())
 	if hooks.Ready != nil {
 		hooks.Ready(listener.Addr())
 	}
@@ -198,6 +199,26 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 		_ = web.Close()
 	}
 	return nil
+}
+
+// logCapabilities says how branches will be made; `bough doctor` says more.
+func (s *server) logCapabilities() {
+	k := s.planes.Data.Capabilities()
+	clones := "by copying rows, since main cannot be used as a template"
+	switch {
+	case k.TemplateMain && k.Reflink:
+		clones = "by sharing blocks"
+	case k.TemplateMain:
+		clones = "by copying files"
+	}
+	schema := "Bough's own reader"
+	if k.PGDump != "" {
+		schema = k.PGDump
+	}
+	s.log.Info("connected to PostgreSQL", "version", k.Version, "role", k.Role, "superuser", k.Superuser, "clones", clones, "schemas_read_by", schema)
+	if !k.CreateDB {
+		s.log.Warn("the role may not create databases, so no branch can be made", "advice", fmt.Sprintf("alter role %q createdb", k.Role))
+	}
 }
 
 // serveMetrics serves /metrics on its own address. At the default address another server may be in the way, which is

@@ -32,7 +32,7 @@ func TestSweepDropsOnlyWhatWasItsOwn(t *testing.T) {
 		database := pgx.Identifier{prefix + "_" + name}.Sanitize()
 		i.s.Exec(t, i.s.Main, "create database "+database)
 		i.s.Exec(t, i.s.Main, "comment on database "+database+" is '"+comment+"'")
-		t.Cleanup(func() { dropDatabase(t, i.s.Main, database) })
+		t.Cleanup(func() { drop(t, i.s.Main, "database if exists "+database+" with (force)") })
 	}
 	p = start(t, i.args, nil)
 	eventually(t, "the end of what the branch left", func() bool { return databaseNames(t, i.s.Main, prefix+"_own") == "" })
