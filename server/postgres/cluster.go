@@ -372,7 +372,8 @@ func (c *Cluster) Abandon(ctx context.Context, op string) error {
 	defer conn.Close(context.WithoutCancel(ctx))
 	for {
 		var left int
-		err := conn.QueryRow(ctx, `
+		// Not given up half-way: it could then end the sessions of the next try.
+		err := conn.QueryRow(context.WithoutCancel(ctx), `
 			select count(*) from (
 				select pg_terminate_backend(pid) from pg_stat_activity
 				where application_name = $1 and usename = current_user and pid <> pg_backend_pid()
@@ -442,8 +443,9 @@ func (c *Cluster) terminateWhile(ctx context.Context, databases ...string) (stop
 		}
 		defer conn.Close(context.WithoutCancel(ctx))
 		for ctx.Err() == nil {
-			// One that may not be ended makes the statement fail; the caller's own error then tells.
-			_, _ = conn.Exec(ctx, `
+			// One that may not be ended makes the statement fail; the caller's own error then tells. The statement is
+			// never given up half-way: it would go on in the server and end sessions that come after the caller.
+			_, _ = conn.Exec(context.WithoutCancel(ctx), `
 				select pg_terminate_backend(pid) from pg_stat_activity
 				where datname = any ($1) and pid <> pg_backend_pid() and usesysid is not null`, databases)
 			select {
