@@ -115,8 +115,9 @@ func capabilityFindings(cfg Config, k postgres.Capabilities) []Finding {
 	}
 	add(k.SignalOthers, "the role may end other roles' sessions",
 		"the role may not end other roles' sessions: a branch that others are connected to cannot be reset or deleted", fmt.Sprintf("grant pg_signal_backend to %q", k.Role))
-	add(k.PGDump != "", "schemas are read by "+k.PGDump, "there is no pg_dump for this server: schemas are read by Bough's own reader, which knows the usual objects",
-		"install the PostgreSQL client programs of the server's version for databases with unusual objects")
+	add(k.PGDump != "", "unusual objects in copied schemas are read by "+k.PGDump,
+		"there is no pg_dump for this server: a database with unusual objects, such as operator classes, cannot be copied while it is in use",
+		"install the PostgreSQL client programs of the server's version if there are such objects")
 	add(slices.Contains(k.Extensions, "vector"), "pgvector can be installed", "pgvector is not there: no vector columns", "install pgvector on the server if vectors are wanted")
 	if k.MaxConns < cfg.Pool.Total {
 		add(false, "", fmt.Sprintf("the server allows %d connections, fewer than pool.total (%d)", k.MaxConns, cfg.Pool.Total), "raise max_connections or lower pool.total")

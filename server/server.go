@@ -211,11 +211,7 @@ func (s *server) logCapabilities() {
 	case k.TemplateMain:
 		clones = "by copying files"
 	}
-	schema := "Bough's own reader"
-	if k.PGDump != "" {
-		schema = k.PGDump
-	}
-	s.log.Info("connected to PostgreSQL", "version", k.Version, "role", k.Role, "superuser", k.Superuser, "clones", clones, "schemas_read_by", schema)
+	s.log.Info("connected to PostgreSQL", "version", k.Version, "role", k.Role, "superuser", k.Superuser, "clones", clones, "pg_dump", k.PGDump)
 	if !k.CreateDB {
 		s.log.Warn("the role may not create databases, so no branch can be made", "advice", fmt.Sprintf("alter role %q createdb", k.Role))
 	}

@@ -3,6 +3,7 @@ package pgcopy
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -26,7 +28,13 @@ func (c *copier) dumpSchema(ctx context.Context) (pre, post string, err error) {
 	if major < c.major {
 		return "", "", fmt.Errorf("%s is of version %d, too old for a server of version %d", c.PGDump, major, c.major)
 	}
-	g, gctx := errgroup.WithContext(ctx)
+	watched, cancel := context.WithCancelCause(ctx)
+	watcher := make(chan struct{})
+	go func() {
+		defer close(watcher)
+		c.watchDump(watched, cancel)
+	}()
+	g, gctx := errgroup.WithContext(watched)
 	g.Go(func() (err error) {
 		pre, err = c.dump(gctx, major, "pre-data")
 		return err
@@ -35,7 +43,64 @@ func (c *copier) dumpSchema(ctx context.Context) (pre, post string, err error) {
 		post, err = c.dump(gctx, major, "post-data")
 		return err
 	})
-	return pre, post, g.Wait()
+	err = g.Wait()
+	cancel(context.Canceled)
+	<-watcher
+	return pre, post, err
+}
+
+// dumpPatience is how long a pg_dump may wait for a lock.
+const dumpPatience = time.Second
+
+// watchDump gives a dump up that waits for a lock. pg_dump waits without limit
+// once it has locked the tables, for a statement that changes a view, say,
+// while that statement waits for the tables that this copy has locked: nobody
+// would go on, and PostgreSQL sees no deadlock, since pg_dump is outside.
+func (c *copier) watchDump(ctx context.Context, cancel context.CancelCauseFunc) {
+	conn, err := pgx.ConnectConfig(ctx, c.Source)
+	if err != nil {
+		if ctx.Err() == nil {
+			cancel(fmt.Errorf("watching pg_dump: %w", err))
+		}
+		return
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	var since time.Time
+	for {
+		var waiting bool
+		err := conn.QueryRow(ctx, `
+			select exists (
+				select from pg_catalog.pg_stat_activity
+				where datname = current_database() and usename = current_user and application_name = $1 and wait_event_type = 'Lock')`,
+			c.dumpName()).Scan(&waiting)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			cancel(fmt.Errorf("watching pg_dump: %w", err))
+			return
+		case !waiting:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) > dumpPatience:
+			cancel(&sourceChangedError{errors.New("pg_dump waits for a statement that waits for this copy")})
+			return
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// dumpName is the application_name of pg_dump's sessions: the caller's.
+func (c *copier) dumpName() string {
+	if name := c.Source.RuntimeParams["application_name"]; name != "" {
+		return name
+	}
+	return "pgcopy"
 }
 
 // dumpVersion asks a pg_dump for its major version.
@@ -94,7 +159,7 @@ func (c *copier) dumpEnv() []string {
 		"PGUSER="+c.Source.User,
 		"PGPASSWORD="+c.Source.Password,
 		"PGDATABASE="+c.database,
-		"PGAPPNAME=pgcopy",
+		"PGAPPNAME="+c.dumpName(),
 		"PGCONNECT_TIMEOUT=10",
 	)
 	var options []string

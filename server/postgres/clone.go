@@ -452,9 +452,17 @@ func (c *Cluster) copySnapshot(ctx context.Context, r CloneRequest) error {
 		cfg.RuntimeParams["default_transaction_read_only"] = "off"
 		return cfg
 	}
-	_, err := pgcopy.Copy(ctx, pgcopy.Options{
-		Source: config(r.Source), Target: config(r.Target), SchemaOnly: r.SchemaOnly, Jobs: c.cfg.Jobs, PGDump: c.dumpProgram(),
-	})
+	options := pgcopy.Options{Source: config(r.Source), Target: config(r.Target), SchemaOnly: r.SchemaOnly, Jobs: c.cfg.Jobs}
+	_, err := pgcopy.Copy(ctx, options)
+	// The copier's own reader of schemas takes its locks at once and gets along with statements that change the schema;
+	// pg_dump knows every kind of object. It is asked where the reader does not know one, which it says before anything
+	// is copied.
+	var unsupported *pgcopy.UnsupportedError
+	if errors.As(err, &unsupported) {
+		if options.PGDump = c.dumpProgram(); options.PGDump != "" {
+			_, err = pgcopy.Copy(ctx, options)
+		}
+	}
 	return err
 }
 
