@@ -25,7 +25,7 @@ var importRules = map[string]rule{
 	"cmd/bough":         {[]string{"gen/client", "server", "server/postgres", "server/pgserver"}, nil},
 	"cmd/benchbranch":   {[]string{"server/postgres", "server/pgserver", "server/pgcopy"}, nil},
 	"cmd/bundlespec":    {nil, nil},
-	"server":            {[]string{"gen/db", "server/auth", "server/branching", "server/httpapi", "server/postgres", "server/pgserver"}, nil},
+	"server":            {[]string{"gen/db", "server/auth", "server/branching", "server/httpapi", "server/pgcopy", "server/postgres", "server/pgserver"}, nil},
 	"server/httpapi":    {[]string{"gen/api", "gen/db", "server/auth", "server/branching", "server/postgres"}, []string{"github.com/gin-gonic/gin"}},
 	"server/branching":  {[]string{"gen/db", "server/auth", "server/postgres", "server/pgcopy"}, nil},
 	"server/auth":       {[]string{"gen/db"}, nil},

@@ -6,14 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"os/exec"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/pgcopy"
 	"github.com/boughdb/bough/server/pgserver"
 	"github.com/boughdb/bough/server/postgres"
 )
@@ -108,30 +107,14 @@ func (p *Planes) dumpProgram(major int) string {
 	if path, err := exec.LookPath("pg_dump"); err == nil {
 		candidates = append(candidates, path)
 	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
 	for _, path := range candidates {
-		if dumpMajor(path) >= major {
+		if version, err := pgcopy.DumpVersion(ctx, path); err == nil && version >= major {
 			return path
 		}
 	}
 	return ""
-}
-
-var dumpVersion = regexp.MustCompile(`\) (\d+)`)
-
-// dumpMajor asks a pg_dump for its major version; 0 when it does not say.
-func dumpMajor(path string) int {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	out, err := exec.CommandContext(ctx, path, "--version").Output() // pg_dump (PostgreSQL) 18.4
-	if err != nil {
-		return 0
-	}
-	match := dumpVersion.FindSubmatch(out)
-	if match == nil {
-		return 0
-	}
-	major, _ := strconv.Atoi(string(match[1])) // digits
-	return major
 }
 
 // distinct refuses a control database that is main: it would be copied into every branch, with all its secrets.

@@ -84,7 +84,7 @@ func (w *worker) Work(ctx context.Context, job *river.Job[operationArgs]) error 
 	return err
 }
 
-// HandleError and HandlePanic log what ended a try.
+// errorHandler logs what ended a try; River keeps the rest.
 type errorHandler struct{ s *Service }
 
 // ErrorHandler logs the errors of the branches' jobs.

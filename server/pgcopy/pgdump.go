@@ -21,7 +21,7 @@ import (
 // dumpSchema lets pg_dump write the schema that the leader's snapshot sees, in
 // two sections.
 func (c *copier) dumpSchema(ctx context.Context) (pre, post string, err error) {
-	major, err := dumpVersion(ctx, c.PGDump)
+	major, err := DumpVersion(ctx, c.PGDump)
 	if err != nil {
 		return "", "", err
 	}
@@ -103,8 +103,8 @@ func (c *copier) dumpName() string {
 	return "pgcopy"
 }
 
-// dumpVersion asks a pg_dump for its major version.
-func dumpVersion(ctx context.Context, path string) (int, error) {
+// DumpVersion asks a pg_dump for its major version.
+func DumpVersion(ctx context.Context, path string) (int, error) {
 	out, err := exec.CommandContext(ctx, path, "--version").Output()
 	if err != nil {
 		return 0, fmt.Errorf("running %s: %w", path, err)

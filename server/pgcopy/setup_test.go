@@ -79,7 +79,7 @@ func pgDump(t testing.TB) string {
 	if !ok {
 		return ""
 	}
-	if major, err := dumpVersion(t.Context(), path); err != nil || major < serverMajor(t, connectTo(t, pgtest.ServerURL(t))) {
+	if major, err := DumpVersion(t.Context(), path); err != nil || major < serverMajor(t, connectTo(t, pgtest.ServerURL(t))) {
 		return ""
 	}
 	return path
