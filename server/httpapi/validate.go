@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -20,15 +19,15 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
-// Formats that kin-openapi knows by name only.
-var defineFormats = sync.OnceFunc(func() {
+// Formats that kin-openapi knows by name only. Its table of formats has no lock, so it is filled before anything can
+// read it: a second server of one process would write while the first one's requests are validated.
+func init() {
 	openapi3.DefineStringFormatValidator("uuid", openapi3.NewRegexpFormatValidator(`^(?i)[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$`))
-})
+}
 
 // validate holds a request against its operation in the contract, and fills in the contract's defaults. Credentials
 // were looked at before, so the validator need not.
 func (a *API) validate(operations map[string]operation) gin.HandlerFunc {
-	defineFormats()
 	open := openapi3.NewSecurityRequirements()
 	options := &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc}
 	routes := map[string]*routers.Route{}
