@@ -25,6 +25,10 @@ const (
 	UnsupportedMediaType                 // 415
 	RateLimited                          // 429
 	Unavailable                          // 503
+	MultipleChoices                      // 300
+	PreconditionFailed                   // 412
+	RangeNotSatisfiable                  // 416
+	Internal                             // 500, for errors of the user's own database that she should see
 )
 
 // Error is an error that is meant for the caller.
@@ -36,6 +40,8 @@ type Error struct {
 	Hint    string // what to do about it; may be empty
 	// RetryAfter is when to try again, for RateLimited and Unavailable; 0 where nothing is known.
 	RetryAfter time.Duration
+	// Status overrides the HTTP status of the kind: a function of the user's database may raise any (PTxyz). 0 for none.
+	Status int
 }
 
 // New returns an error for callers.
