@@ -54,7 +54,7 @@ lint-spec:
 .PHONY: generate
 generate: ## make gen/ from spec/, schema/ and queries/
 	$(GO) run ./cmd/bundlespec spec gen/openapi.yaml gen/client/credentials.gen.go
-	$(GO) tool oapi-codegen -config oapi-codegen.yaml -o gen/api/api.gen.go gen/openapi.yaml
+	$(GO) tool oapi-codegen -config oapi-codegen.yaml -exclude-tags tables,functions,postgrest,documents -o gen/api/api.gen.go gen/openapi.yaml
 	$(GO) tool oapi-codegen -config oapi-codegen.yaml -package client -generate client,models -o gen/client/client.gen.go gen/openapi.yaml
 	$(GO) tool sqlc generate
 

@@ -26,7 +26,9 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/httpapi"
+	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/postgres"
+	"github.com/boughdb/bough/server/tables"
 )
 
 // Hooks are called while the server starts. Both may be nil.
@@ -79,6 +81,8 @@ type server struct {
 	keys     *auth.Keys
 	tokens   *auth.Tokens
 	branches *branching.Service
+	schemas  *introspect.Cache
+	tables   *tables.Service
 	jobs     *river.Client[pgx.Tx]
 	registry *prometheus.Registry
 	handler  http.Handler
@@ -109,11 +113,15 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 		return nil, fmt.Errorf("making the job queue: %w", err)
 	}
 	s.branches.SetJobs(s.jobs)
+	s.schemas = newSchemas(cfg, planes.Data, log)
+	s.tables = newTables(cfg, planes.Data, s.schemas, log)
 	planes.Data.Announce = s.announceHold
 
 	s.registry.MustRegister(branchCollector{s.branches, log}, poolCollector{planes})
 	api := &httpapi.API{
 		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
+		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
+		PublicURL: cfg.PublicBaseURL,
 		Checks: map[string]func(context.Context) error{
 			"control_database": planes.Control.Ping,
 			"main_database":    planes.Data.Ping,
@@ -147,6 +155,8 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	wg.Go(func() { s.notifications().Run(background) })
 	wg.Go(func() { s.branches.Maintain(background) })
 	wg.Go(func() { s.sweep(background) })
+	wg.Go(func() { s.ensureBranches(background) })
+	wg.Go(func() { _ = s.schemas.Run(background) }) // has no error
 	if err := s.jobs.Start(background); err != nil {
 		return fmt.Errorf("starting the job queue: %w", err)
 	}
@@ -180,6 +190,7 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 		hooks.FirstKey(s.cfg.BaseURL(), made)
 	}
 	s.logCapabilities()
+	s.logDataPlane()
 	s.log.Info("serving", "url", s.cfg.BaseURL(), "main", s.planes.Data.Main())
 	if hooks.Ready != nil {
 		hooks.Ready(listener.Addr())
@@ -285,10 +296,12 @@ func (s *server) notifications() *postgres.Listener {
 		Reset: func() {
 			s.keys.Forget("")
 			s.tokens.Forget()
+			s.branchChanged("")
 		},
 		Handlers: map[string]func(string){
 			keysChannel:        s.keys.Forget,
 			signingKeysChannel: func(string) { s.tokens.Forget() },
+			branching.Channel:  s.branchChanged,
 			holdChannel: func(payload string) {
 				var h hold
 				if err := json.Unmarshal([]byte(payload), &h); err != nil || h.Process == s.process {

@@ -275,6 +275,57 @@ func (e Scope) Valid() bool {
 	}
 }
 
+// Defines values for TableInfoKind.
+const (
+	TableInfoKindForeignTable     TableInfoKind = "foreign_table"
+	TableInfoKindMaterializedView TableInfoKind = "materialized_view"
+	TableInfoKindPartitionedTable TableInfoKind = "partitioned_table"
+	TableInfoKindTable            TableInfoKind = "table"
+	TableInfoKindView             TableInfoKind = "view"
+)
+
+// Valid indicates whether the value is a known member of the TableInfoKind enum.
+func (e TableInfoKind) Valid() bool {
+	switch e {
+	case TableInfoKindForeignTable:
+		return true
+	case TableInfoKindMaterializedView:
+		return true
+	case TableInfoKindPartitionedTable:
+		return true
+	case TableInfoKindTable:
+		return true
+	case TableInfoKindView:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TableInfoOperations.
+const (
+	TableInfoOperationsDelete TableInfoOperations = "delete"
+	TableInfoOperationsInsert TableInfoOperations = "insert"
+	TableInfoOperationsSelect TableInfoOperations = "select"
+	TableInfoOperationsUpdate TableInfoOperations = "update"
+)
+
+// Valid indicates whether the value is a known member of the TableInfoOperations enum.
+func (e TableInfoOperations) Valid() bool {
+	switch e {
+	case TableInfoOperationsDelete:
+		return true
+	case TableInfoOperationsInsert:
+		return true
+	case TableInfoOperationsSelect:
+		return true
+	case TableInfoOperationsUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeleteBranchParamsChildren.
 const (
 	DeleteBranchParamsChildrenCascade DeleteBranchParamsChildren = "cascade"
@@ -421,6 +472,24 @@ type BranchStatus string
 
 // BranchType `preview`: for a while. `persistent`: to stay.
 type BranchType string
+
+// ColumnInfo defines model for ColumnInfo.
+type ColumnInfo struct {
+	Comment *string `json:"comment,omitempty"`
+
+	// Generated The database computes it; it cannot be written.
+	Generated  bool `json:"generated"`
+	HasDefault bool `json:"has_default"`
+
+	// Name Example: title
+	Name     string `json:"name"`
+	Nullable bool   `json:"nullable"`
+
+	// Type The type as PostgreSQL writes it
+	//
+	// Example: character varying(80)
+	Type string `json:"type"`
+}
 
 // CreateBranchRequest defines model for CreateBranchRequest.
 type CreateBranchRequest struct {
@@ -634,6 +703,39 @@ type ResetBranch struct {
 // Scope A permission of a client key or an OAuth token.
 type Scope string
 
+// TableInfo A table or view, as the caller may use it.
+type TableInfo struct {
+	Columns []ColumnInfo  `json:"columns"`
+	Comment *string       `json:"comment,omitempty"`
+	Kind    TableInfoKind `json:"kind"`
+
+	// Name Example: post
+	Name string `json:"name"`
+
+	// Operations What the caller may do with it.
+	Operations []TableInfoOperations `json:"operations"`
+
+	// Path Where its records are
+	//
+	// Example: /api/v1/tables/posts
+	Path       string   `json:"path"`
+	PrimaryKey []string `json:"primary_key"`
+
+	// Schema Example: public
+	Schema string `json:"schema"`
+}
+
+// TableInfoKind defines model for TableInfo.Kind.
+type TableInfoKind string
+
+// TableInfoOperations defines model for TableInfo.Operations.
+type TableInfoOperations string
+
+// TableList defines model for TableList.
+type TableList struct {
+	Tables []TableInfo `json:"tables"`
+}
+
 // UpdateBranchRequest defines model for UpdateBranchRequest.
 type UpdateBranchRequest struct {
 	// ExpiresIn How long from now, as at creation, or `never`.
@@ -651,11 +753,23 @@ type UpdateBranchRequest struct {
 // BranchRef defines model for BranchRef.
 type BranchRef = string
 
+// FunctionName defines model for FunctionName.
+type FunctionName = string
+
 // Limit defines model for Limit.
 type Limit = int32
 
 // Offset defines model for Offset.
 type Offset = int32
+
+// RecordKey defines model for RecordKey.
+type RecordKey = string
+
+// Table defines model for Table.
+type Table = string
+
+// XBranch defines model for XBranch.
+type XBranch = string
 
 // BadRequest The body of every error.
 //
@@ -763,6 +877,12 @@ type ListKeysParams struct {
 	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
 }
 
+// ListTablesParams defines parameters for ListTables.
+type ListTablesParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
 // CreateBranchJSONRequestBody defines body for CreateBranch for application/json ContentType.
 type CreateBranchJSONRequestBody = CreateBranchRequest
 
@@ -822,6 +942,9 @@ type ServerInterface interface {
 	// RevokeKey Revoke an API key
 	// (DELETE /api/v1/admin/keys/{key_id})
 	RevokeKey(c *gin.Context, keyID openapi_types.UUID)
+	// ListTables List tables
+	// (GET /api/v1/tables)
+	ListTables(c *gin.Context, params ListTablesParams)
 	// GetHealth Is the process alive
 	// (GET /healthz)
 	GetHealth(c *gin.Context)
@@ -1316,6 +1439,46 @@ func (siw *ServerInterfaceWrapper) RevokeKey(c *gin.Context) {
 	siw.Handler.RevokeKey(c, keyID)
 }
 
+// ListTables operation middleware
+func (siw *ServerInterfaceWrapper) ListTables(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTablesParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "X-Branch" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Branch")]; found {
+		var XBranch XBranch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for X-Branch, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Branch", valueList[0], &XBranch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter X-Branch: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.XBranch = &XBranch
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListTables(c, params)
+}
+
 // GetHealth operation middleware
 func (siw *ServerInterfaceWrapper) GetHealth(c *gin.Context) {
 
@@ -1384,6 +1547,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/v1/admin/keys", wrapper.ListKeys)
 	router.POST(options.BaseURL+"/api/v1/admin/keys", wrapper.CreateKey)
 	router.DELETE(options.BaseURL+"/api/v1/admin/keys/:key_id", wrapper.RevokeKey)
+	router.GET(options.BaseURL+"/api/v1/tables", wrapper.ListTables)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness)
 }
@@ -3202,6 +3366,117 @@ func (response RevokeKeydefaultJSONResponse) VisitRevokeKeyResponse(w http.Respo
 	return err
 }
 
+type ListTablesRequestObject struct {
+	Params ListTablesParams
+}
+
+type ListTablesResponseObject interface {
+	VisitListTablesResponse(w http.ResponseWriter) error
+}
+
+type ListTables200JSONResponse TableList
+
+func (response ListTables200JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListTables400JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListTables401JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListTables403JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ListTables404JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListTables503JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTablesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListTablesdefaultJSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHealthRequestObject struct {
 }
 
@@ -3375,6 +3650,9 @@ type StrictServerInterface interface {
 	// RevokeKey Revoke an API key
 	// (DELETE /api/v1/admin/keys/{key_id})
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
+	// ListTables List tables
+	// (GET /api/v1/tables)
+	ListTables(ctx context.Context, request ListTablesRequestObject) (ListTablesResponseObject, error)
 	// GetHealth Is the process alive
 	// (GET /healthz)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -3902,6 +4180,32 @@ func (sh *strictHandler) RevokeKey(ctx *gin.Context, keyID openapi_types.UUID) {
 	}
 }
 
+// ListTables operation middleware
+func (sh *strictHandler) ListTables(ctx *gin.Context, params ListTablesParams) {
+	var request ListTablesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTables(ctx, request.(ListTablesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTables")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListTablesResponseObject); ok {
+		if err := validResponse.VisitListTablesResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetHealth operation middleware
 func (sh *strictHandler) GetHealth(ctx *gin.Context) {
 	var request GetHealthRequestObject
@@ -3955,135 +4259,150 @@ func (sh *strictHandler) GetReadiness(ctx *gin.Context) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H39ctu4ku+roHi3Kh9Ly5JsJxO5tu51cjLn5CSTyUkylXMnzhUhsiXhiAIYALSimXLVPs0+2D7JLXSD",
-	"XxL15cSZZGvmj4klkUATaHT/+pO/B7GaZ0qCtCYY/B5MgSeg8c/XYPXyYmxBu08JmFiLzAolg0HwBmIl",
-	"E8OsYgsuLBvBWGlgdgpMwifLrF52gjDQ8DEXGpJgYHUOYWDiKcy5G84uMwgGgZAWJqCD6+swePfu3UVu",
-	"pyCtiLmF9UnfTUU8ZbGGxF3DU8O4BsbjGDILCbv7+scn7FGv1w2Zgdjdw3q9zoNO795epBirhZwE146U",
-	"jGs+B+sX4rHmMp6+hvE6SW+nwEb48x3DRMLu5rlI7jGlmUnzyTmL5lzIiAmDS+M++MsdSfCJz7PUzZ3A",
-	"XAVhINyQGbfTIAwkn+MCJVtpn/NPL0BO7DQY9LrdMJgLWX4O154sDF6IubDrj/E3tWBzLpcMpNUCcF81",
-	"2FxLxi2bK2M7BXkfc9DLir4UB6yTlMCY56kNBmfdMBgrPeeWNvqkH4SOYDHP5xW5/lPYxhE/j8cG9iQ3",
-	"48YwdQV6E6WKBmsldRel7r8atd0Waq/dNplMSQPENDx5DR9zMEh/rKQFiX/yLEsdgwslj/9l3PP8XnGC",
-	"uzJxA1/xVCR40RC0VtqxC/47wOdh89y4U8d67tl73S6Lp1zzGFmWGAaMHYokGAQPeHf03//5X8F1/dH/",
-	"TTt2Dv7XcXX8j+lXc/wUJ8JHWud2P7Rj6TlP3apB4vh9pIHPDOMMOeKcSWWnQk7YghtHm5y4ExqtPlZ0",
-	"r+PoohP2UtkfVS6TGy0YHauhVHY4xkGqBbNT0OAIlsqfPnaJR+4yuNW1Kic1eTz1M4durZwsiHmagmZz",
-	"vnRLxQwAE5bdjVafw6/QEyXHqYj3YaYvuMmJAoPkjYVFqjMNBqRlxnIL5/QgKgFm+NKwqVogrT9ykeYa",
-	"bp/UC7lkyu0uw60OWeTOo5Y89dzF+FzJiSNzTpQpPRJJAvJGLOY0jTHDBKSAJn+5bQZIDOPJXEhGF7qT",
-	"aUv9cLuncoWbEjezMOxu1KA5Qu7jtGVOjCROvDsaVQYaH5+47YCT+KWPCUqN7acESXyr1AuuJ/B1DsRI",
-	"JUtHZeqmdKRxyXrsJ/GY3Y2sUkP83h/VXyTP7VRp8RvcTJTl9QEqNlsFPnNhjNPrt8ZYL1UdbOGeSCUd",
-	"yuMWKUBpzu5GdYIjRFs1GPnu3bujVVzXRo6/5XgVBiJhv0h+xUXKR+lX2PCXyjKpFvRgxbTRvZDUnDvM",
-	"TrEJw8xC2Hjq9N94XIpuISfDRBh3z/piIKY+KkH1tnWowW+/BCbPMqUtJD9BIvhbRCBfk/ndCYxW54hw",
-	"mUrShnNH29DBIzwOJRfi41+gNPqr5kRvpp3csYIQU6yBuxE4/lbisYRbOLJiDsEaoA2DiRsKkuFo2Y7N",
-	"cwMa0TjoKxEDm8GS2NffiNKkZdwUriDdtWj0NC/w0uswcHPhEawR78yBoA2IV5D+fXljMW3jscL6unwo",
-	"h1Kjf0Fs3bR1KtbWINLAk2jAUqVmHRYttLAQDRhPjfKojCXc8g6LUHMVPzktb0OWQAoWQlostFikg7/v",
-	"AzdqEAY4XBAGeG+NuGodPXHCtOw3qSb3l7AwN/utNvHOdTkV15ov11bUD92+XFZcCbt8Kq1ethFFK7ed",
-	"FsKrF3TtdXgj1k3AcpHSpEki3FA8fVUjhmy9VRPYK2yiE9E1H6ncnrPIExGxmGu0iiK3tcM4VRKGc5VA",
-	"VGP1akGSnDT/kLZg3dJKHYRy+E+pWcgWqLDxDLnJ58BNriFxQ9dNqAenwbqRFAZ0PNbWwsHJHKcvOMzk",
-	"tIVhMPZoso29akfugLPPzQwSNlaaOUMF5plduseSTCoUdYlIQsYNXsElg0+ZIHfG9mOMJ9jzT1g71MVG",
-	"N9ikfOZtPLrp3NCvB5ycOsvvPjt++DbKiPG/jOwu7tkku4XTq8jsG3dyzhPYJMJXmH/XIv2FW/7EXf2T",
-	"u9jfP+IGhuQ/aOFaBGbDORjDJ63uqmUN/zsFKiSjXWcR2SeOcJmnHtfQgV+fxvEfmG1ru3OMvdRS4Spp",
-	"edSMa5B26I3TthP3Mk9TOkVoJ+L15CQQsiEc/Nw7Sc6m3LSuKsdxR+BAWOLwqBeJczUHaUMyI7hh0ccc",
-	"cjR6IscGQk7cnwYgKf5c8Cxzf++1DRoyNVXGDjM9lPl8RAhuXcTVr8t12rqc5TXujw1XGLB+y1cXAKQT",
-	"x076ptxYUtaNJT6INUyaT9Zn+QtoceWkpFZzcuvyOZw79pUJSUZLR1RIlnE7Na1nsJLru7XpG7q2FE/7",
-	"3IMY2OmBLDlQ/LTJbuR+vyCr5798Fj/SunxpOSQNGbci/mskN454wfir4qXGEpsF80WJXgo96ufE23my",
-	"9PrUf0H+UBq3/NoThorLwb+kpI/0G/oTPECtvtBwpWb4BS6J+8OdNEha9TZR+0RJCSXFTYXiT86Kv4el",
-	"YpR9ZHF5I/vl9YvdmtkNtnnR2rUs7SLsj0+rwTbo2TCwyvJ0izu7mJPNuY2nDmtxC1dAZw39qp2g1VFe",
-	"f9iS8GK+7U++AQffRKF/rpIpJNEfJEZ2i4RVEbDDMmsQtG6a4d1O/Qxwfwt5Uyk3h246DE24ZTRwMj/m",
-	"ko0QDyX4gwHrRxA1pTjSKp9MLRvxeOadkJeShNMdQ67bkLx+aUIf0ZlhRZoy9JV3WIRnvz70RLmh+YIv",
-	"OwV6IZJUniboGhgBUnx+KZEwRqEZPuFCFqYk0zBXV2AcZruUNYOyWIuanCqfrpBE9Cd5wzYLlcItsrLY",
-	"mYYrAYtoQKieLaYidc+ZgTbCWJDWbYNyy7GsW7r+PieWyytbZ3+CvFCECsvAT7tpN+apgXDlyLUAVp6m",
-	"P4+DwfuDoOuHsApseefLUMl0WceSQm6x9WqgNRVXYAaM8I5hC2GnhMilsIZFcwejpu5/CLMWUQ199U/x",
-	"h4dJ5KB71Et6/Wnkd70MfPZPp9tERJPAllhXyKRy6sBqlda+7jBnQLhT61g3qWMZkqFrodcbIN4q9uvo",
-	"ilW2PGcObaGPfWQ+F/+24811EjI3ZRGwQa+/J2oEbjcNs+rcRyeiBu5E2FtGOfu904enP5w8OH24PSzb",
-	"CnC3U3XHsKm1mVsX968plHa1JFoQKUXsuo/x1t2wuS1ylSkjrNLLkEVqIUEfl89abTqP53Bspipbm9Zt",
-	"vLWg3Xj/7/3F0a/86Lfu0aNh5/Ly6MO/3z1e++rev/9bG/sUyme/E1xXQ43jW4ifVeWEB6RN55AYeg7L",
-	"m8mgveWDM8EXSs/MyonHs/6om0TnKCxUbpmwIculFanXJB4qNnfkUTdp7sVJf2+5UDrFHFECrZNOc7Dd",
-	"uRFhYGKVgdkwOmdxKtyJdlPM+ZIlit0tNsS7kkKmYexUs1cxNW8FhgH2QpFvHBWOnDn/9Ixu6PVXkGQY",
-	"5FJ8zMH/7uTHnnDnOSxLk2mn66zxzDy2hnFzXo/K5TIFYxiXFPYUxmpulWarT4+2o7sOY7VtwnA7fPdo",
-	"awfPJ1/SN/UVnEffgFfnmwfch9vgDRu7tsZb+OY5fCH75ytu6Qw2OE1RBFoD6bjDnqHB4KG5g9UExpuC",
-	"d+RshaGZDX+dnXz8Z3feu3r8w/yU9/8BD5dvz6aP8r8/iF+fJO965uUP2Yvu+Pmn//vbYUxWytXDBOCa",
-	"8Xxj+XYg9Gpjy7oIotUvH6zu6j+E+5oyY91iqSF3byFWJhz+VCpYrRamw6JxnqZ0GKJBcQmXCeMOidEl",
-	"BiAZukPjR6SrwktpC8etE9ug3RzgFJlIwTQttbpBEQbVnN7hg6O3GkgUYm5H0SpZMjVmcAV6Sbk8DSbd",
-	"J8nr7eYkr85qikR3/AOcjbvxg+SMn46749ED3oMe/+FBfAK90RlH/N8UB617dOHMxVEKTGCSxFiAHjAl",
-	"oYhbuLvMhkQbzCZYz4cLWTObIryUazk8UZUcFrJoDnaqElwTnqZq4T3ePl/M/a25hSG6j+i3KmHFjb4h",
-	"eO+noexaTIBwd4o5qNx6KsvUiPXEK+KZbTHPFpOBayviPOXa0AIKw2JuoIo5uv9jyq9ctrqboZ3F3hXB",
-	"yoVWchIiPMtAZSmEeEBoeGHZFNLMoNeNLdCt4eSmmEzbA0xTIe0mMKocQMTALALDWtBUGDaTaiFbh6xz",
-	"6YaQWC4T0GyBqdDVgWWpmkwgoUXzo+z2ixaZpTHpztrsbQILQ+8Uhb+ZcXF4UsUKvTRAG21/A57aFuy3",
-	"HlhWsxbptDLPltDs9wgWUm7s0BkmrfGkp594jBzL2VzI3MLNQ0mbw4caxuJTO0+PhTa25rsphOcMliF6",
-	"LyFN3QfDuJMQW9BL+4lCY/OzlvmPRzCrIkbNW62zG/iZdoMdv3cH4Z0Vnmtsw4ZT1R6Fcfu+98K7s3mD",
-	"qAvy1udEXJDIbdGWYlNbQB5ZydGgcCogBMIc2A6LaIejQbG/jKNlHiLyE5LRjtTd1X48DMOJTa7qV0ql",
-	"zmozbbkl9FjDWEnZoqerkJ1hqCX1rLMh0SeFapD13+f806Y5yo0hhe8WZgTts+CSbxrn5wxkLVRo2odY",
-	"cAeLtlDhtaJhU56U9U5jn0ddDL5X+tOqW6NGfGPBwtVtqC9XSXEbo5U7+9qXoqzvcKbUtqSz7Ses4py1",
-	"RNHHRfgS3e4tmWYrT090tD3Ea+CJkD41cEXRTiGebaW+BXK2QsFUOXnEuD1nkZqR25JC4BEFD1I1oaqG",
-	"xXTZmjfXCi3CoIaL9wYaYfFg7cthwG7ybe2JAG7mz/kyWRXlM9aGa3tOUpstNlYGGlPdlXTQoKH3KEHv",
-	"54vcTplVM5CrSaoDNF1MkatafYRPEOcWBuNcknSofaez2MchB8YqTdkXdH/1ubj4X2pkiquvILZKlx99",
-	"6rX/VIvL01hrX/jr20T2L7h2h0UX50LWv+3dyNePMTOpFpgQyS2jQG1hvkqnrlZiKw+T/SN6b7FedOGT",
-	"i1rie51tsZUD/IzrsshAnGthl2/cDb5kD7gG7ZgJE0Dw048F1//93dsgXLf/xURCciQkKuY7pir9mYFk",
-	"d//+7m3Inr7pnz3ACAASh7AVx66ebWpthh5JZO3nbc69izrf340I+Maz4X//539F99DXV4CEMmNyMVVF",
-	"hmTIJNdaLSApqpIIO9TANpnsWDlJJQhV6eQ/j4iwo+fo+CoAViY84npDqGMD3fVIQEG4qRPeAn2eA2TO",
-	"IlfSG7hmK3megHb63G4LOW4JGD52tDCba4dm2Ctl7ETDm3+8YEKiPTTi8QxkMqhyM8oSj5Bx9vrpm7fs",
-	"4tUzRANuxU1IHrOQ/VXzbPqPF+heIJkTXkp0xkn205NX/qE6l/JS3r+PnjHTuX+fPa0cYIxLs2jE3A2f",
-	"e1fZ3egpFU8OnNFGCWI1rwYTskjRcGSSj+pSVk4qvMAZ/RE5QNzoUWX9R+SpsF4LUrEA5ZR32C8S3Rds",
-	"LCBNMKWVs7+/+fklUhaynH6+lFh9y6pCapxIQ4YGAzNCTlI4uuJpDknjKg0sOu122ZpnzC/WWzEHc/8+",
-	"Xvj6xyfs5OTkkaPil7dPaKnmItbK+Pr0onqZ3b/vDIzixuj9h4iSVTH7O2QoyDB676d5XZS5JrgxF2WE",
-	"HeGok0Qs+ueRv+roWRKxuyS++j+4MxVdHP3K+NFvrHv0iHXYkB1F9yh2RtvKeLrAkklumJJAzJ2KGDxm",
-	"85x9kfF4Ckf9TtfpT516UWEGx8eLxaLD8eeO0pNjf685fvHsydOXb57iPU7wCYtSGVk9CAN3lIj5u50e",
-	"XaIykDwTwSA46XQ7J5jIaKcoEY95Jo6vescY3zuup8RN2uqyq4wIMBUP1Wr4nCIMqQy+qswkMF2PIBKz",
-	"1OSGcTu0cMuP3oLOpXxSCkMqvaxkGiVMldrVuyJLv+uzJBgEjhceV+q3Xu7/fs2MkGktM09I8rERqtlU",
-	"a15inv2qr5rA6zrcTkLhG3VibhMB3oQ/ZPpCV26f3O+qMGVSPkXEk42kNFJgK4J2hoDbaa626ph6Gexx",
-	"oW8jcP1hpUS/3+1+sQK6WippSxXdzxJY5oS0GpdLibWip0RC28glqce1VgJ4S2/3LY0aVLzpZPdNVXX0",
-	"dRic7XNHvSzzupa3snMmX9NTB2J49OpI4v0Ht7c1SERf1FHa+w9uU00+n3O99Oea1RNg+cQ0cmI/XIdB",
-	"pkyL7Lrw6pY70BED6ZKiWqNM1TxfS9VEgDVaMs6SXGMw6F9qVKnVMhcrVnMwRTLnpXTo2es1Fr3SMAY9",
-	"QNfCf5x0I/zDsDwjsIaFLnLJCqVWZN8D4omkBSlgTqcGpx0SVGgXPtR3pKrTXCWF8SRaqVmnUKNDD/5a",
-	"HNs9N7tbDzSG9ZjiPRrxUvpiwtqYwnbYz5IkP5KwQ96zKb/CiI+BsMgzsVNYsgVoKIo3d6iBppXVqgfq",
-	"SZu79ECEu3OZd7snsd8J/AARdZ552D/t3gsLxMEedDub8Cptd7Chj0u/JfVtXSpfMMROZaQR1+GOYfFU",
-	"iRh8/qMDjJiotQ4hvQexf8qmKscNWOEhWrdLifyNWpcyuoo0Hl8VjAGt6LT7iIkE5pmyIOPlcAbLoYbc",
-	"QBJtwe3Pqjs8cm9fkLOzXY1tPpTBq8cqWe5fdI9qwLEzCvpSjDwtLRGn7x3TOuTk1rs1T7cZBfcP90Lx",
-	"hFkns0tyaxnE1xQUwdy+xtQXHpJiPqnbXTd7FfInv2OCSWAlQXVD3mfUeiIwufX6eu9WAG1JzNdNr47P",
-	"NltRpL0DGx3UAmZBv9t/cNTrHfW7b/vdwcmDQbfb6fVPTs8e/NqS4jNYyUBYybQqUgTckw9PeH/Ui0+T",
-	"ZnCiNmOvbUZKEeg96iWPePfobNyFo4fxGRw94mf9owfjB+PasPV1LvKpyk/e6VZPbi84oUjrPGxjihS3",
-	"TXX6JKrhk7N0UKSWJQFjkaaUcllrRvBC0Q5tCsfbaSFeqp5VB7TR+vrw5uBOG3P+aVgoiKHXl2uNgzDj",
-	"IEXFzc66JbwIfdFhkXXtA/GYg3GLPZjaOrpEbc/hU3wodbwOPB1XcMscwvARLlzB0z12qtmmCW979Dnd",
-	"mohV21o1FQvOv17HpqhBVDRAr2TRyg1buPEZyA4rrhvlppmZVfbIIJDXuZTRBqU4KNOVYzfHul6lfnpO",
-	"d7pF7u0Bxct+OHjD2T5nqKWfyPcK/Ek+ltzSDv2vww0OjWMnqs1xGRrb6NzAK0oD3J/4TCt3IkNnBdRC",
-	"YJRnRL4OmfjcNmLqompkg4ek4/B6DXer3DIumcpAIgXoNfoNtDJtmPavYKsw3Y0s3tpxLZcEdVpLgLjb",
-	"DPV2G5Hds5UIbbcKt3YxBkyhh9Uxe80xTxpj9rsrg55Wg/b6B2Cd9VjpBrWKa/CntX4Lh7YMnx8hW7tT",
-	"KIwVsTn0/P4ukmvi0hTaOoe+JEu3YZZ22GqCQLNhG+r9OFVYa3lRBr6cQvD1jT6dz2fk8SUT5lJOxBVI",
-	"lmdkgqEKKXwBqEfcqGMNUDgazst2LlfCLinsbPnSoCRAf8JoyUTSdtL/gk+7n/WKge8pzzKg56yVGjv7",
-	"jqr8BTqjByxSOptyGbEpVvujk9aqenHZHVO6CKKYm5gnEF1KWv7yBtVh72o1QE1fQjwVaaJBFkrTF5uz",
-	"u2hMTrkZFldE92o25Kpz0V/TsB3LeDw+RRAGnsK2ePy6T/B0a6UfVsJK+CPEwcEgi5L/h7SyQ2/GFkgL",
-	"FVNVHlDV+t8WulqnxoPXJqAdsL3aKf4RoLXOlLWVLJApquV+w0/vMLZauIspWTjgScL+dzHGfxCDukWo",
-	"vit49fY2onG2aAuaiLZAoqW0YVOVkhyor/53qXNIZlayCK1ka0qX7iancSskfLnuQHWqYgu8K5tYGrbe",
-	"6bXThuUeV91DbzV0sd2p8I3DnxsKgu+Sg/8KdoedswYFdsTHqv7mbqaMW8o02wdClWX2BcYpQyOIfByS",
-	"8SkpS4d8QmZ8QCMVckY+qlozF9LK5lLOADJMLsVkkJ+aqqrqJn3aPfHfDym5jNTKvTawVM+gCj7HXQyf",
-	"LFBn3GpPinQV6hhH0nMBMNvopX2YIF+459w80kSpZOMImLFwiG+3LYVsL9/u15U0jl2Ed6Us/meKHY8/",
-	"tt9WNvz+0wG0ly1JzUx5ZZ84ARRikoSDONTE8SZ25XHVp3QbCFgRjBeN+GbYDG4WwhJtSqUp2OlRbunw",
-	"qbqubspduShaZN7aga21b91waJFIEzKVJlV6zp9g4Vs5Fu+mCtPdi3bHlSm1EUIcFc1zPwtH7HWmjn/3",
-	"pUSHO2/WjsVrrDDafjBOt3S7cMabVLRQjMslmysN3wcn324H8HU7xed+l58HVcrxlCflKn6/RuJbPgNf",
-	"a1WldPMFX97OYQk3MSW+U6jT/mKgqghvc0h2V46dQ/v5/irNJyD5M6IhS3lM3r5C7q/Zr+7KtTN5CPLe",
-	"j3lbSpO/MrRtdCffoir/hyLaPwHqTrOdFItvrXSIGt6pSqt24Id4qagVY1IB5jIG0RJ/sIUk2oxFPRWH",
-	"ykGfxfvhVs9mrZ36hsOZcuvwq3+h2Eq6+Z949tvBs2UYi0qZbs8TtuPYxY3mxa0Hr2hX/MvrFxTzyrgx",
-	"C6WTcJ+SB8yTJQ+brxnBd74VTrAit3ezz7jWXvlz0wCo9CSjAinzMR0cH2Md18BArMH+n17/Yafb6XZ6",
-	"g7PTk37vuDUJ7/qweoQa+ZteerXqOVzJb3uCxTNPqDtoS/G9VEfGKg3Rt57X9g26pL5L6fE3taBWrcg3",
-	"dfFxZ3cE6NYkCfVhH/z+eV771qKGNiDfjKNSpQKlFa+l+mPifhHpXykAJslUJr5dSur7zriEhS97nHnj",
-	"QKVJubp3DEOzgWEhADBjISveI7hymj0OKfLWQ0yAupT7JGxQty1MxZ+DtB32bOxsekrpHnORGp9ht9oH",
-	"G6fsXMqiGqTf7VKdIL5owifNn3SLUoyQQWqA9bv9Zr1I1Zm7TULXK/o/VzIfkqxcJiQXLbbrBf4radin",
-	"3UG32zn7dX+pXX+q7R5+YcjJbxp5k+Ts73f7X2UBqt7iX3sRKHloosBp+O8pj4TeE7E9jaR6p8StJpFU",
-	"pHxvOSS1TIu2FJLqxTa3no9zaM4HLvTqoa2Snb3Q8+8RIZ9g8daB5ksCSFGcr7wbicJ+C2580vN3CTAe",
-	"o94qNWnxAoZq1Zz6q79Cd8+AVNEGq93M2GFHGADsAUp11N4DYQAMww1fyA4j53nir7d8yVJhLCS+b3cR",
-	"vr90WjGzjI8taKcGE9KWrX6B59QVa3dtNRk7X7qouWyk9r1VEhe90Daoj5Zq+G/bPfFtFAVfvHrGij5t",
-	"/sDhx80Fwc1uyv71bcijRQsH6UQatfZ0MPC83o9zBpCRCY+nf8rNtMPeNILAGori4Uu5wxeACchr7f5o",
-	"vkYHGt/zZYavWDlvcTFcyoZswCydMnojJIt8XCFamdKreDc0UbSxmpYqOW+eX+Mb1zWrIuuk+ILoJa1u",
-	"qtTmNBt6q4AXH1JMpjZd4isitK0aGhatoioBXEZKPC3EkdRZb4Wu2mrWqSiKEamBTC304kc5uCaz9kaH",
-	"L1aQeVDpYdlKp/WUhJW72KeRx/CnN+Yrx0X+cEn7E8ZNZSFs12VtK7A5/n0Gy11JAIU0NlZlpkgNLGoo",
-	"QqakL7Bq1mR5ZEOgTFcgx+cQIoLFhlOX8oJEIF3kJbfHRyjwzhkBZGqxdMd3Kqol77Ya+m6wQiDuk4rg",
-	"aEsUEYZP+Z2lImy/o25A/eHMSpuzlV13oFe/YRilZ3fdjvmqznsbYvbE558XsndHaIrdrn/bbBEUvUwM",
-	"NfHzUMEfCjojZZtwc446FJ17UpWOutZkdN9m+3OdVqUfRs32t2T93JuK9Nqf7aan5nO5s8Fpz5rLz1Nx",
-	"VTf8aDe9dERrevPOvih2aqTslGUpl1ClE87FhLbLtG5e1Vf1c/evasPqX702LJ3nA+qCOudCrn9Z0ldt",
-	"/U04oXqQFmao9e5AoIiIS068M0gY/4bDG/LF2cEutIOXqnwR67blypuOjy+wbm/UHHzLE8Ow36qcnLOI",
-	"6I+KVrjcrqC612D18uhibOn1dG3T+6uP8VK60s//Bc/YEy6rTs0jb4YlrafMg/nNMt1jiJJ9MIwhDEtU",
-	"nGM4oWzGd4yuAD/F6lDPjEqx2WGsMkH1YBxfqFjK2NC355SMF5GKSlmU5sh6fti7qaLAg7OCclOlPa/d",
-	"XmSRrI/RsEWLjlIkM5QOa/aWqdpb3mE0guk0dFrb8K+0GgHdWvZUJ5u4Lgp1LqWP2/rh/DZdf7j+/wEA",
-	"AP//",
+	"7L3rchs3tij8Kih++yvb2S2K1MWOqZo6R/Y4M544TsZWyjmxfNhg9yKJURPoAGjRjEtV+2n2g+0nOYUF",
+	"oBtNgjfZcuyp5Ecskt3AArDuN3zoZGJWCg5cq87gQ2cKNAeJf74CLRfnYw3SfMpBZZKVmgneGXReQyZ4",
+	"rogWZE6ZJiMYCwlET4FweK+JlotuJ+lI+K1iEvLOQMsKko7KpjCjZji9KKEz6DCuYQKyc3OTdN68eXNe",
+	"6SlwzTKqYXXSN1OWTUkmITfP0EIRKoHQLINSQ07uv/ruKXnc7/cSoiAz75B+v/uw23+wEyhKS8YnnRsD",
+	"SkklnYF2G/FEUp5NX8F4FaSLKZAR/nxPEZaT+1XF8gdESKKKanJG0hllPCVM4daYD+5xAxK8p7OyMHPn",
+	"MBOdpMPMkCXV007S4XSGG5RvhH1G378APtHTzqDf6yWdGeP152RlZUnnu4rjzrzE0WOrGbsn7iliQGjD",
+	"SfM8DqZ/azOwW4B7wWZMr0L1dzEnM8oXBLiWDBDpJOhKckI1mQmlux6o3yqQiwaqAgcMQchhTKtCdwan",
+	"vaQzFnJGtcXC46NOYnaTzapZs5fuUxJD1x/HYwU7gltSpYi4BrkOUmEHi4K6DVLzXwBtLwrtK8iEzL+H",
+	"RfzUS8lmVC7IFSy6xHxxTYsKFBFjQglyCMU0mJ+R5hQYCjFEN1qYn2dUJYRxRHIhc5DmRfPhChZndoQZ",
+	"JXOmp4wTeslxdEMVJcgMuD4Anonc0HD6/x89TR90L3kL706ObkcdWxDugo6KNWSgzU+OBhJDz0zbD36Z",
+	"ZVFJWrTJoxRKqzikON5HAfuLZUMRXlxUE4Qw97tuWQzRU6rxs5kUlDYbPhbyzPKh+RQkEIbfFjDWRFR6",
+	"PVeycqFZzy8HDpzbc6MbsxuqFFyBZbM0f2UBNZ8ywTVw/JOWZWFEAhP88F/KrPlDA6V5MjfjXtOC5fjQ",
+	"EKQUBlb77wBhJrNKGTlF+oYg+70eyaZU0gyZvD0XUHrI8s6g85D2Rv/zX//duQkX9x/SCIDO/3fYCMxD",
+	"+6s6fIYT4ZJWUSnY/RktDClDbs5rJIFeKUIJsqkzwoUhjwmZU2Vg4xOkh+VlpQ+6Bi67+y+F/k5UPL/V",
+	"hlksGXKhh2McpNkwbXFDES48Ml0iOlx27nSv6klVlU3dzEh9BoszWhQgyYwuzFYRBYi999Pldbgdeir4",
+	"uGDZLsj0CQ85F6AQvDGztFdKUMA1UZpqOLMLETkQRReKTMUcYf2OsqKScPegnvMFEeZ0CR51QlIjJCSn",
+	"hcMuQmeCTwyYMwuZkCOW58BvhWJGN1NqmANn0MYvc8wAuSI0nxmZgA8aymz4191S5RI25WZmpsj9tAVz",
+	"ithH7ZEZNpITx1NFCRKXb7FtD0r81GSCXGMzlSCIF0K8oHICn4cgRiJfoGgxUxrQKCd98gN7Qu6nWogh",
+	"fu9I9WdOKz0Vkv0Ot2NlVThAg2bLpsKMKWVkz50h1ksRmid4JlxwsJLYQIDcnNxPQ4BTtE8Cw+vNmzcH",
+	"y5ZQDBz3yuGy4YSA/czpNWWF13Du9sBfCk24mNuF+WnTB4kVc4aYjWBjiqg509nUyL/xuGbdjE+GOVPm",
+	"ndXNQCv0oDZDN+1DYLC6LVBVWQqpIf8BckYvUAH5nMhvKDBdniPFbapBG84MbEOjHSE51FiIyz9HbvQ3",
+	"SS28pTR8RzOrMWUSjBI+pPhbbSTkVMOBZjOjby4pXUlnYoaCfDhaYwlUymjvkiiQ1yyzKj+ir3sRuUlk",
+	"3AKuodi2aXY1L/DRm6Rj5kISDIA3BnQnpv82mvPb+kU/bWtZSbgv7+qhxOhfkGkzbQjFyh6kEmieDkgh",
+	"xFWXpHPJNKQDQgslnFZGcqppl6QoufxPRsrrhORQgIbEbhZq09zYZG87ZtRO0sHhOkkH3w2Aa/bRAcdU",
+	"5LytaDJ/MQ0ztdtuW9y5qaeiUtLFyo66oePbpdk104tnXMtFDCi7c5thsfrquX32JrkV6uagKSvspHnO",
+	"zFC0+CkAxppUy04jJ7AtnKhd05Go9BlJHRApyahEUz01RzvMCsFhOBM5pAGqNxuSV1byD+0RrJr/hVGh",
+	"jP4nxFXiDC2kITP5DKiqJORm6NCuf3jSWbXck44lj5W9MOpkhdN7DFOVPcKkM3baZAy9ApLbg/apuoLc",
+	"2I7EGCowK/XCLIsTLpDV5SxPCEXrklBO4H3JrANwMxkjBVPvOGqI2h90C03qNW/C0XV0Y3/dg3JClN9O",
+	"O274GGSN1f7xvNu/s453Nx6AtSc5ozmsY+FLyL9tk/5KNX1qnv7BPOzeH1EFQ+68iyszoGI2nIFSdBJ1",
+	"8C5C/wVThHFiT52k1j4xgPOqcHqNJfjVaQz+gdq0t1vH2EkseXdIZKkllcD10BmnMYp7WRWFpSK0E/F5",
+	"6yRgvMUc3NxbQS6nVEV3leK4IzBKWG70UccSZ2IGXCfWjKCKpL9VUKHRkxo0YHxi/lQAuf9zTsvS/L3T",
+	"MUgoxVQoPSzlkFezkdXgVllc+Fwli+h21s+YP9Y8oUC7I1/eAOCGHRvuW1ClrbBubfFeqKGKarI6y19B",
+	"smvDJaWY2UAIncGZQV+eW86oLYkyTkqqpypKgw1f3y5NX9tna/a0yzuoAxs5UOZ7sp8Y70bsdxuyTP/1",
+	"WtxIq/wlQiQtHrfE/gOQWyTuEX+ZvQQosZ4xn9fai5ejbk58neYLJ0/dF9ZJb8etv3aAoeAy6l9ew2fl",
+	"G/oTnILafCHhWlzhF7gl5g9DaZBH5baF9qngHGqI2wLFUc6Sv4cUbFT+RrL6RfLzqxfbJbMZbP2mxaWs",
+	"PUXYXT9tBlsjZ5OOFpoWG2Isfk4yozqbGl2LargGS2voV+12ovGQcLE14H6+zStfowffRqB/rJDxnOgP",
+	"YiPbWcIyC9himbUAWjXN8G0jfgZ4vp7fNMLNaDddgibcIh0Ynp9RTkaoD+X4gwLtRmCBUBxJUU2mmoxo",
+	"duWckJfcMqd7yrpuE+v1K3L7EZ0ZmhUFQV95l6RI++HQE2GGpnO66HrtxYIkqiJH18AIEOKzS46AERsv",
+	"pBPKuDcliYSZuAZldDYbFAvZlHdmWT5Vr85zIvun9YatZyreLbK02aWEawbzdGC1ejKfssKsswSpmNLA",
+	"tTkGYbZjEVq67j3Dlusno7M/FUU148/5WESIScxmzkWz6sEADhh8jCvBNVYY5K00bt2ZQwW36cYK18AD",
+	"1jASogCKlumUqmEde/0QecBTYxMo00wXUfpuVInYQDq68Rh9XJRgFLKfhNITCa//+QJhxrW0QnR1DItc",
+	"U7lgfHL/296Drdzd0aijyRrI9trDjY7R6lMkZZ8bUcft4pb5mBYKkqVDjtgbtCh+HHcGb/eyPN4lTbDc",
+	"+c6GgheL0BRgfIOpHtgcBbsGNSBWXVUYsrYGFWdakXRmtOCp+R9qyfM0UJ6PTvCHR3lqLK+0n/ePpuly",
+	"JPvoZLqJw7cBjIQqE8KFkeZaiiL42gbtDdM1nCcPVVEWj+rewmC5CELLBohycUYM8mCIZKQ+1nyJmwuR",
+	"XAUzpY+3YdDGATUCc5qKaHHmgktpy2xAq6XOnDjqnzw6+fb44cmjzakeUftkM1T3FJlqXZp9Mf8qr3M1",
+	"WyKZBcWHx48wh2O71RMLPGJuhpCLhKRizkEe1msNEneyGRyqqShXpjUHrzVIM97/fXt+8Cs9+L138HjY",
+	"vbw8ePef9w9Xvnrwn/8RQx/PzHaj4FCLaJGvlx5RlrWeDX0Pi9vxoJ35wxUsyFzIK7VE8Ujrj3t5eobM",
+	"QlSaMJ2QimtWOEXAafrtE3ncy9tncXy0M1+ofZoGKJvU0W0Ptj39IumoTJSg1oxOSVYwQ9FmihldkFyQ",
+	"+/5AnCcwIRLGRrNyGkLgbMIozk5GwGsDhQFnRt8/ty/0j5YMgaRTcfZbBe53wz921Fa/h0Vt8W71fLbW",
+	"TDOtCFVnYVC14gUoRSi3UWumtKRaSLK8ejT9zXMYao8xw83y2QvmzTiff0rX4mfw/X0BTrkv3l7a34XS",
+	"cpEEe7wBb1wW4McjzWc80qt1mYvIArWCYtwlz0Ml31hF1pZqM96RMfWG6mr469Xxb7/0Zv3rJ9/OTujR",
+	"P+HR4uJ0+rj6x8Ps1XH+pq9eflu+6I2/f/9/ft8PyWq+uh8DXPF93Jq/7al6xdAyZEF29+uFhZGafbCv",
+	"zTNWDc5Ac3cGfmOB40+1gJVirrokHVdFYYkhHfhHKM8JNZqYfUQB5ENDNG5E+1RyybX3uxu2DdLMAUaQ",
+	"sQJU29AODYqk08zp/HU4etS+tRkCcS1a5AsixgSuQS5sKlYLSXfJ0btYn6PXXc5w6Y2/hdNxL3uYn9KT",
+	"cW88ekj70KffPsyOoT86paj/LxngsTM6N9b+qADCMMdlzEAOiODgw07mLbUmTwqTQVbTGRPSToZJLvlK",
+	"Clba5PYlJJ2Bnooc94QWhZi7gIVL9zN/G6N1iN4/+1uTb2RGX5N74aax5QSYv2LeZDMQlXZQ1pktq3lz",
+	"Fmc2hawjJgOVmmVVQaWyG8gUyaiCJmRs/o81DnwRjRZAHMXe+FjzXAo+SVA9K0GUBSRIIHXq7xSKUqHT",
+	"lMzRK2X4JptM4/HBKeN6nTIqjIKIcXVUDIOYN1Pkios5jw4ZYumaiGbFc5BkjrUfDcGSQkwmkNtNc6Ns",
+	"d2v7xODMys5g9hjDwswJm0RxO+Ni/5yYJXjtADHY/g600BHdbzUvQFxFuNPSPBsi61+jslBQpYfGMImG",
+	"A5+9pxliLCUzxisNt48Ero/+Shiz92sqbJhUOvDdBLUSCTqfoSjMB0Wo4RAbtJc4RaGx+VHb/MdrMMss",
+	"Rsyi1tkt/EzblR13dnvpO0s41zqGNVQVD6KZc9954w1t3iJohrj1MQEzBHJTsMwfakTJs1ZyOvBOBVSB",
+	"MIW5S1J7wunAny+haJknvnTInkgYbXDjYRSVrYs0/CREYaw2FUsNsssaZoLziJxuIq6KoJSUV901eVoF",
+	"NIOs/j6j79fNUR+MFfhmY0YQnwW3fN04P5bAg0ivig8xpywaO6mhcFJRkSnN6wLPsUuD94PvlL227NYI",
+	"gG9tWLJ8DOF21RDHEK0+2Veukmj1hEshNuUMbqawBnNW8nyf+Ogzut0jiYJLq7dwxBbxCmjOuMvsXBK0",
+	"U8iuNkIfUTmjqmAhDD8iVJ+RVFxZt6XNYEht8KAQE1uUMp8uommPUdUi6QR68c6KRuIXFt8OBXqdb2tH",
+	"DeB2/pxPkxRTrzEYLrZOKzYjNlYJEisVBHf1l43cs/mVP55Xekq0uLIxzDDHeICmi/Kpxs1HeA9ZpWHg",
+	"K3XD72SZuTDyQGkhbfKMfb/57B/+lxgp//Q1ZFrI+qPLnHefgrQKO9bKF+75GMvG0kwfG17eIGuDCkmu",
+	"Gcwx8XSp8qVSPslx2aotqhnfXcAGIeqInN0UpL5ithbIn42v/0SbzywE8qH/zoXLZ1SDZLQwZvDQfTcW",
+	"EtiEu0ffbVBB21WoMZqoLXG1IaIQbGIubPjTbmS9X43kLQwiJx3GFcgmQatOg4qCu7yHWCUby9hDA9WY",
+	"dpmQOZbvtPTgQ1qyw+v+ocXvQ195G1HEsbB56PyH9Sq2AtZUgQQ7W40Klm3lAjUZeIXSVgIjSiQ1DrZh",
+	"ax1PjFsgQcR1RkfjuyJ1Q1rbEpvdwDFwfsaz3i/6P2M8/LZ/q1gcxrS5sGRPNbF5MN69xI06uRT7fJTv",
+	"HnG/wAYWc5e7GYm/dzfFPveIA6zqCgqySjK9eG1ecBXRQCVIw+wxvw4/feel0j/eXHSSVf8cm3DIDxhH",
+	"xfmeaiorr4CT+/94c5GQZ6+PTh9ihA6BQ7MSx27WNtW6xIgBip5o24DzUC7dT61hml0N/+e//jt9gL54",
+	"r8TXCenzqfAJ6AnhVEoxh9wXfVrdPjCGrUttTfW5BezgeyQdj8QlcxbRa2sVrIE7jNR5wFUIeMQ0+R6g",
+	"JEwTwZ0DSm0EzwEQh8+cNouKticGFqIraayNMPuHcfRXjGh2BTwfNElOdQVdQih59ez1BTn/6Tlq62bH",
+	"VWI92gn5m6Tl9J8v0P1nyTq55Ogs5+SHpz+5RXUv+SX/5hv0XKvuN9+QZ42DmlCu5q2cGEVnzpV9P31m",
+	"a9MHhBKXfxt4HQnjPgPOgGl9yJe8cSLjA5nIIbUOSjN62njn0qaVgdFSbS2WLdnpkp85uhfJmEGRY8UA",
+	"Jf94/eNLhCwhlf35kmPHDdJ0dsGJJJRo0BPF+KSAA2xMkbeekkDSk16PrHiu3WZdsBmob77BB19995Qc",
+	"Hx8/NlD8fPHUbtWMZVIo1zDHdywh33xjmLl/MX37LrW1AFhckxBkZJhd46Z55bsI5Hgw53UGDJqLhhOR",
+	"9JcD99TB8zwl9y37OvrW0FR6fvAroQe/k97BY9IlQ3KQPrCxbXushBZzrEiniggOFrkLloGzqRxmn5c0",
+	"m8LBUbdn5L0sHKtQg8PD+XzepfhzV8jJoXtXHb54/vTZy9fP8B3D+DBXzqG6UX5AKov8vW7fPiJK4LRk",
+	"nUHnuNvrHjsJihzRi32Mvx+GGceTWC+WJmMJVINDgY5jFNXE9sNoCt+tsRtG+C2yBHxDmROam+1Hb173",
+	"kj+tmaGtbG94ms1HrbVfFyqoxf3zvDPoGFx40qjHYf+htytmPi+CxGdsR8KUK5NZ11+mtkl2K25tG0Y3",
+	"yWYQfOzCsLl1ADgX2z7Te1m5eXJ3qkzVNU82YyVfC0qrwqABaGuKRhzm5qgObf+iHR50rYNu3i11QDnq",
+	"9T5ZfXKQqR8pUv6RAykNkxbjeiuxFP/EghAbuQb1MOjUgq/0t7/SKvHHl463v9Q0n7hJOqe7vBFWvd8E",
+	"eWVbZ3Ilk6EihqQXahJv35mzDVQi+0Wopb19Zw5VVTOj2Du6JmF9AZ2oVsnBO2OjCBXhXedO3FKjdGRg",
+	"ZYkvhqsz4c9WMuFRwRotCCV5JdFQ/pcYNWK1zpXMxAyUz5W/5EZ7dnKNpD9JGIMcoOvvL8e9FP9QpCqt",
+	"soZ1hHxBvFDzxU2A+kQe0RQwZV6CkQ45CrRzF4o/EA01N0mbNE+XWoLYVACjPbhncWyzbnI/TARIwpj/",
+	"AzviJXe12sGYTHfJj9xyfgRhC78nU3qNEVkFic8D01NYkLmxVF1xzxYx0PaCROVAmFS9TQ6keDqXVa93",
+	"nLmTwA+Q2lZ4j45Oeg8Sr3GQh73uOn3VHve6Vk5HkdTUVa58bluG1ZkAuA/3FMmmgmXg8pONwoiJlKsq",
+	"pPPwH52QqajwAJZwyO7bJUf8RqlrMy59mp1ruoAB5/Sk95iwHGal0MAzNLGHEioFebpBb3/evOE09/iG",
+	"nJ5u6231rg4uPxH5YveeJigGDDojo6/ZyLPaEjHy3iCt0ZzMfkfz6NtZKm5xLwTNiYbQNxQUaNzYoCW6",
+	"nVpTnzuVFPO9zema2ZuUHBsXyDFJswYoNORdxrsDApPPb2527rQSKzK4abspXDbokiDt79lHJghod456",
+	"Rw8P+v2Do97FUW9w/HDQ63X7R8cnpw9/jaTgDZYyhJYyIX0Kj1n58JgejfrZSd4OHgYz9mMz2hSe/uN+",
+	"/pj2Dk7HPTh4lJ3CwWN6enTwcPxwHAwb7rPPd6w/Oad4WDvkMcGnXe93MD4FdV0bFMuq4b2xdJCl1hVX",
+	"Y1YUNiU66PXyQtgTWpcuo6ftDnd79vX8/OrN3o2MZvT90AuIoZOXK33ZMCOoQMFNTnu1epG4mm5fFeES",
+	"ZTBH6g5b3MUaZqWxdbgUPFvaESqeBiuoRnevi0DjDp7scFLtLnj42uOPaYZnUTXWCc9vOP18DfHSFlDp",
+	"wPafdL1lsacsvQLeJf65UaXamZN1CyKr5HUvebpGKA7qcoLMzLEqV22DXyM7zSb3d1DF63Zj+MLpLjQU",
+	"adf0tSr+lj/W2BJX/W+SNQ6NQ8Oq1WEdul7r3MAnagPcUXwphaHIxFgBQYja5gFaXwfPXe6pRerlhqFL",
+	"HpKu0dcDvVtUmlBORAkcIUCv0e8ghYrptH8D3YTRb2XxBuRabwnKtEgCR6+ditFrZV6cLmVQ9Jp0iB7m",
+	"aNjQw/KY/faYx60xj3pLg540g/aP9tB1VnMZ1ohV3IM/rfU7INo6veUA0dpQIVOaZWpf+v3A8huLpRgJ",
+	"Xe39Yi3dllnaJcsJPO1+mCj3s0JgKft5HfgyAsGVj7t0W5cxSxeEqUs+YdfASVVaEwxFiPcFoBwxo44l",
+	"gHc0nNXdsq6ZXti0EE0XCjkB+hNGC8LyGKX/FVe7m/WKEecpLUuw6ww6ORj7zjZRYeiMHpBUyHJKeUqm",
+	"2EwFnbRahMWf91TtIkgzqjKaQ3rJ7fbXL4gueRPU6LV9CdmUFbkE7oWm6+VB7qMxOaVq6J/w/amjzkX3",
+	"TMt2rPNlcBWdpOMgjOXLrPoETzZW4mKjAQ5/BDvYW8myxTlDu7NDZ8Z6TQsFU1O+07RSuSvtahUap7y2",
+	"FdoB2alb7R+htIZIGeyk10xRLB+1/PRGxxZz87BN5u/QPCf/y4/xF4ugZhOa7zyu3t1BtGjLHkFbo/Wa",
+	"aM1tyFQUlg+Eu/9VyhzLMxtehFayVrVLd53TOKoSvlx1oBpRsUG9q3sEK7LaSLsb0+WeNM2Z7zR0sdmp",
+	"8IWrP7dkBF8lBv8N9BY7Z0UV2BIfay5cMTOVVMeuPYirUHUbDK/j1KER1HyMJuNSUvAmi4QoF9AoGL+y",
+	"PqqgV5aVyuqSXwGUmPyNySA/tEVV06z/pHfsvh/aZDgrVh7ElKUwg6rzMe5ieK/BJhs2Z+LTVWxDTss9",
+	"5wBXa720j3LEC7PO9SNNhMjXjoAZC/v4dmMpZDv5dj8vpzHowpwrZf7vyXac/rH5tfo+hT8dQDvZkrZX",
+	"NG3sE3uVDLZ2EtL1yL2NXXnYtIHepAQsMcbzVnwzaQc3PbNEm1JIG+x0Wm7t8GmaWq/LXTn3HYjvjGCD",
+	"7thriBaBVAkRRd6k5/ypLHwpZPFmKrAcxXeTb0yptSrEge9N/lF6xE40dfjBlfrt77xZIYtXWAG4mTBO",
+	"NnSjMcYbF3ajCOULMhMSvg5MvtsLFlbtFJf7XX8eNCnHU5rXu/j1GokX9ApcLWST0k3ndHE3xJKsQ0q8",
+	"5LAbv+GsKZJdH5LdlmNntP1qd5HmEpAcjUgoC5pZb5/n+yv2q3lyhSb30bx3Q95I64DPrNq2Ln/YICr/",
+	"TTXaPxXUrWa7FSyu9dk+YnirKG1uW9jHS2U73eaNwlzHICLxB+050Xpd1EGxLx90Wbzv7pQ2g9sq1hBn",
+	"QbXRX90lokvp5n/qs1+OPluHsWwp0915wraQXdbqDR8lPN8N/udXL2zMq6RKzYXMk11KHjBP1nrYXM0I",
+	"XqnpnWA+t3e9zzjoXv+xaQC29KS0BVLqt2JweIh1XAMFmQT9v/tHj7q9bq/bH5yeHB/1D6NJeDf71SME",
+	"4K+7U3DZc7iU3/YUi2ee2u69keYYXBwoLSSkX3pe2xfokvoqucffxdy2Uka8CdnHve0RoDvjJPaai8GH",
+	"j/PaR4saYop8O45qKxVsWvFKqj8m7vtI/1IBsOVMdeLbJbfXahDKYe7KHq+ccSCKvN7de4qg2UCwEACI",
+	"0lD6a1qXqNnpIT5vPcEEqEu+S8KG7YaHqfgz4LpLno+NTW9TuseUFcpl2C1fM4BTdi+5rwY56vVsnSDe",
+	"4+OS5o97vhQjIVAoIEe9o3a9SHPxQYxDhx03PpYz75OsXCck+xsMwgYcS2nYJ71Br9c9/XV3rh2uarOH",
+	"nynr5FetvEnr7D/qHX2WDWiubvjcm2CThyYCjIT/mvJI7DU8m9NImit77jSJpAHla8shCTItYikkzb1h",
+	"d56Ps2/OR30tfzzZ2TE9d02T9Qn6S13ad7BYQXG2dPWcDfvNqXJJz1+lgvEE5VYtSf39Ns2uGfEX3lC+",
+	"Y0DKt6mLmxlb7AgFgD16bR2180AoAEXwwOe8S6zzPHfPa7ogBVMactdX34fvL41ULDWhYw3SiMHcSsuo",
+	"X+B727Vue221NXY+dVFz3ejwa6sk9r0K14iPSDX8l+2e+DKKgs9/ek58H0VHcPhxfUFwu9u5ux0TcdS3",
+	"cOCGpdnWu0YNPAv75V4BlNaER+qfUjXtktetILAEXzx8ybf4AjABeaUdp52v1YHG9Xy5ctcwrQ57yVu8",
+	"AbN06ugN4yR1cYV0aUon4s3QFqK11bS2kvP2+TWusWS7KjIExRVEL+zuFkKsT7Oxt3449sHZZKqLBV7h",
+	"gg20fN/Vt0sN1Jo0YQeLxUjb+XIJrmA3Qyh8MaJtIBOEXtwoe9dkBjeufLKCzL1KD+tWOlEqSRp3sUsj",
+	"z+BPb8xnjov84Zz2B4ybcs9sV3ltVLE5/HAFi21JAJ4bKy1K5VMDfQ1FQgR3BVbtmiyn2VilTDZKjssh",
+	"RA0WG05d8nPLAu1DjnM7/QgZ3hmxCrJtsXTPdSoKknejhr4ZzDPEXVIRDGy5sIDhKr+yVITNb4QG1B+O",
+	"rPZwNqLrFu3VHRhG6cl9c2KuqvPBmpi9xfOPC9kHJCTL7PCDbzB6s78H8Tv36ksD3Q7a7y/esREC0XRD",
+	"XFs1aR9BpeaawbxuOgfvS3TWOUkTTZjPBVFiBtZzN2d6mtQtKpgkrrnjLv2g7CS2EW/QuXVte6gL38n1",
+	"zhT9psXkGrnqGseR0SK8bsXg0r8bM/h6mw3VDX8968iopoWY3CJksIG8Dj/gv7eg8Qu3XZ9i9rrM8o5A",
+	"eIXNZ21PyT3hzUVm6NP8OcWrOn5f7y7xjZ6U7XDq7CinMVgFor7jRJ2hgYGRDy7qKEa0UsfdEfKxHv3a",
+	"SS2udnfzubnXVTDH13ZbLvKxlNeiouft7acFuw69YvY0neroOhV23a6Zr9D7uP6wX/jDGwk9JWVBOTTp",
+	"1zM2cS2Ao+fZ9In/2CNt2sq7q2SHdbBxYLu6zyjjq1/W8DXYcBvkaBYSwY+g1xHKX7RQ+cQ5z5lyF27f",
+	"ElVO9w457L1V1uG8Zbuqtuz4BPv2utZKmCLYP55Pzkhq4U99a3+ql6zgV6Dl4uB8rO11u7Hp3dOH+Kh9",
+	"0s3/CcnuKeXNzRMj57bK1xGeBKX/eI3TQ/FZhaFz/ay3AJzFWRMPBr2ZIrnIKgw+161bD9Fx7DZ4eajn",
+	"ShTYGjcTJbPVwxSvx66FTuKaOXNCfVy7MS1q59VqNvGbqbBhat+qnwb9nFqv+5zD1TFankvff9ByTCGT",
+	"wDunmmbI94gdQXVbFlAcRLxuzNoJddel4D2vVcVzpX3X+vqKP3tjgTc4uiRtiY6U2CFGoAhQP7Hvvq+8",
+	"VXHmWvvoKUZKwEZAzHcaZiUmDFrjwYcnrCoYBzHIf6ivhEAAUfDllYRwm5pbI+KjYR8/4BPmkhJs7+pX",
+	"z15f3FPE8QmVuHuDlTseNfC32kvQleTe+VHfs6uuIL/k9+t2lPaxv0hwIStkrumDpG4WiJ2xpKQLldim",
+	"1a5vI7ynmS4WdY/p1PWoxovc7RV9qXVGp1PGNXapdhcd+usM3RA2PYVawIPaqDErNEh3GXNzA2V4HD5b",
+	"Ta87keYbJLaiQLoNTsFTcOwUfpLCoI+Zvb7Tyfr8Q21GVpy7vDQ3pmOrN+9u/l8AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

@@ -30,8 +30,15 @@ func Contract(t testing.TB) http.RoundTripper {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return contract{t, router, http.DefaultTransport.(*http.Transport).Clone()}
+	return contract{t, router, connections()}
 }
+
+// connections are shared by all tests of a package: one pool for each would keep its sockets open.
+var connections = sync.OnceValue(func() *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConnsPerHost = 16
+	return t
+})
 
 type contract struct {
 	t      testing.TB
