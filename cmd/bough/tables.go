@@ -31,7 +31,7 @@ func newTablesCommand(c *cli) *cobra.Command {
 			return err
 		}
 		t := &table{columns: []column{
-			{title: "TABLE"}, {title: "KIND"}, {title: "PATH", min: 20}, {title: "KEY", min: 6}, {title: "COLUMNS", min: 12, optional: true},
+			{title: "TABLE"}, {title: "KIND"}, {title: "PATH"}, {title: "KEY"}, {title: "COLUMNS", min: 12, optional: true},
 			{title: "MAY", optional: true},
 		}}
 		for _, info := range list.Tables {

@@ -1,6 +1,8 @@
 package compile
 
 import (
+	"slices"
+
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/query"
 )
@@ -66,6 +68,46 @@ func (l *level) aggregateNamed(f query.Field) *query.Item {
 		}
 	}
 	return nil
+}
+
+// aggregateShown is the aggregate, of the level itself or of a spread, that is shown under a field's name; nil for none
+// and before the level is resolved.
+func (l *level) aggregateShown(f query.Field) *output {
+	if !l.grouped || len(f.Path) > 0 || len(l.outputs) == 0 || l.has(f.Name) {
+		return nil
+	}
+	for i := range l.outputs {
+		if o := &l.outputs[i]; o.aggregate && o.name == f.Name {
+			return o
+		}
+	}
+	return nil
+}
+
+// showsAggregate reports whether an aggregate, of the level itself or of a spread, is shown under a name.
+func (l *level) showsAggregate(name string) bool {
+	for i := range l.items {
+		if item := &l.items[i]; item.Kind == query.Aggregate && aggregateName(item) == name {
+			return true
+		}
+	}
+	for _, e := range l.embeds {
+		if e.liftsAggregates() && e.showsAggregate(name) {
+			return true
+		}
+	}
+	return false
+}
+
+// ofGroups reports whether a condition is on an aggregate, and so is for HAVING.
+func (l *level) ofGroups(c query.Cond) bool {
+	switch c := c.(type) {
+	case *query.Filter:
+		return len(c.Field.Path) == 0 && !l.has(c.Field.Name) && l.showsAggregate(c.Field.Name)
+	case *query.Logic:
+		return slices.ContainsFunc(c.Conds, l.ofGroups)
+	}
+	return false
 }
 
 // hasHaving reports whether filters are on aggregates.

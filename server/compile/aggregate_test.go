@@ -28,10 +28,12 @@ func TestAggregates(t *testing.T) {
 		{"posts", "select=id,comments!inner(author_id,n:count())&comments.n.gt=1&order=id", `[{"id":1,"comments":[{"author_id":2,"n":2}]}]`},
 		{"posts", "select=id,...comments(likes.sum(),count())&order=id", `[{"id":1,"sum":[4],"count":[3]},{"id":2,"sum":[5],"count":[1]},
 			{"id":3,"sum":[1],"count":[1]},{"id":4,"sum":[null],"count":[0]}]`},
+		{"posts", "select=id,comments!inner(...posts(total:cost.sum()))&comments.total=gt.4", `[{"id":1,"comments":[{"total":15}]}]`},
 		// groups by what is related
 		{"comments", "select=...posts(title),n:count(),likes.sum()&order=n.desc,sum.desc", `[{"title":"First","n":3,"sum":4},{"title":"Second","n":1,"sum":5},{"title":"Third","n":1,"sum":1}]`},
 		{"comments", "select=posts(title),count()&order=count.desc&limit=1", `[{"posts":{"title":"First"},"count":3}]`},
 		{"posts", "select=title,comments(text),n:count()&id=eq.2", `[{"title":"Second","comments":[{"text":"ok"}],"n":1}]`},
+		{"comments", "select=post_id,...posts(total:cost.sum())&total=gt.4&order=total.desc,post_id", `[{"post_id":1,"total":15}]`},
 		{"comments", "select=post_id,...posts(cost.sum())&order=post_id", `[{"post_id":1,"sum":15},{"post_id":2,"sum":3},{"post_id":3,"sum":null}]`},
 		{"comments", "select=...posts(...authors!author_id(name,born.max())),n:count()&order=n.desc", `[{"name":"Ann","max":"1970-05-01","n":4},{"name":"Bob","max":"1980-12-31","n":1}]`},
 	})

@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/boughdb/bough/server/introspect"
@@ -12,21 +13,34 @@ import (
 // row was inserted.
 const InsertedColumn = "@inserted"
 
+// KeyColumn begins the names of the hidden outputs with the values of the primary key, VersionColumn is the name of the
+// one with the row's version, its xmin. They come with a representation that is of the rows alone.
+const (
+	KeyColumn     = "@key "
+	VersionColumn = "@version"
+)
+
+// extras are hidden outputs that a write is asked for.
+type extras struct{ inserted, keys, version bool }
+
 // written is the name of the CTE that writes, where rows are read from what it returns.
 const written = "bough_written"
 
-// tellsInserted reports whether the rows' xmax shows which of them are new. Partitioned tables and views have none.
-func tellsInserted(rel *introspect.Relation) bool { return rel.HasXmin && rel.Kind == introspect.Table }
+// tellsInserted reports whether the rows' xmax shows which of them are new. Partitioned tables and views have none, and
+// a role must be able to read the whole table to see it.
+func (c Context) tellsInserted(rel *introspect.Relation) bool {
+	return rel.HasXmin && rel.Kind == introspect.Table && rel.Grants.Can(c.Role, introspect.Select)
+}
 
-// answer ends a write with what it returns. inserted asks for InsertedColumn. A representation is never cut off at
+// answer ends a write with what it returns. A representation is never cut off at
 // MaxRows: what was written is to be seen.
 func (c Context) answer(
-	b *builder, rel *introspect.Relation, q *query.Request, ret Return, inserted bool,
+	b *builder, rel *introspect.Relation, q *query.Request, ret Return, more extras,
 ) (*Statement, error) {
 	if b.err != nil {
 		return nil, b.err
 	}
-	inserted = inserted && tellsInserted(rel)
+	inserted := more.inserted && c.tellsInserted(rel)
 	var list string
 	var outputs []Output
 	switch ret {
@@ -41,6 +55,7 @@ func (c Context) answer(
 		} else if !ok {
 			return c.answerFrom(b, rel, q, inserted)
 		}
+		list, outputs = c.hideExtras(rel, more, list, outputs)
 	}
 	if inserted {
 		if list != "" {
@@ -53,6 +68,21 @@ func (c Context) answer(
 		b.writeAll(" returning ", list)
 	}
 	return b.statement(outputs)
+}
+
+// hideExtras adds the key and the version of the rows, as far as the role may read them.
+func (c Context) hideExtras(rel *introspect.Relation, more extras, list string, outputs []Output) (string, []Output) {
+	if more.keys && !slices.ContainsFunc(rel.PrimaryKey, func(k *introspect.Column) bool { return !k.Grants.Can(c.Role, introspect.Select) }) {
+		for _, column := range rel.PrimaryKey {
+			list += ", t." + quote(column.Name)
+			outputs = append(outputs, Output{Name: KeyColumn + column.Name, Hidden: true})
+		}
+	}
+	if more.version && c.tellsInserted(rel) {
+		list += ", t.xmin"
+		outputs = append(outputs, Output{Name: VersionColumn, Hidden: true})
+	}
+	return list, outputs
 }
 
 // keyOutputs are the primary key's columns in their text form, for the address of a row.

@@ -24,5 +24,5 @@ func (c Context) Delete(rel *introspect.Relation, q *query.Request, d Delete) (*
 	if err := c.writeWhere(&b, rel, q, nil, d.IfMatch); err != nil {
 		return nil, err
 	}
-	return c.answer(&b, rel, q, d.Return, false)
+	return c.answer(&b, rel, q, d.Return, extras{})
 }

@@ -55,28 +55,31 @@ func (e *embed) give() {
 	if len(e.items) == 0 {
 		return
 	}
-	e.lifted = e.liftsAggregates() && (e.parent.lifted || e.parent.grouped)
+	p := e.parent
+	if !e.item.Spread && !e.relationship.One {
+		p.outputs = append(p.outputs, output{name: e.key(), list: e})
+		return
+	}
+	e.lifted = e.liftsAggregates() && (p.lifted || p.grouped)
 	e.resolve()
 	if e.c.b.err != nil {
 		return
 	}
-	p := e.parent
+	e.joined = e.joined || !e.item.Spread || len(e.outputs) > 0
 	switch {
 	case e.item.Spread:
-		e.joined = true
 		e.spread()
-		return
-	case e.relationship.One:
-		e.joined = true
-		sql := e.join + ".j"
-		if e.asRecord() {
-			sql = "row_to_json(" + e.join + ".*)"
-		}
-		p.outputs = append(p.outputs, output{name: e.key(), value: value{sql: sql, coding: codeJSON}})
-		return
+	case e.asRecord():
+		p.outputs = append(p.outputs, output{name: e.key(), value: value{sql: "row_to_json(" + e.join + ".*)", coding: codeJSON}})
+	default:
+		p.outputs = append(p.outputs, output{name: e.key(), value: value{sql: e.join + ".j", coding: codeJSON}})
 	}
-	sql := e.c.b.capture(e.writeList)
-	p.outputs = append(p.outputs, output{name: e.key(), value: value{sql: sql, coding: codeJSON}})
+}
+
+// list is the value of an embed that is an array of objects.
+func (e *embed) list() value {
+	e.resolve()
+	return value{sql: e.c.b.capture(e.writeList), coding: codeJSON}
 }
 
 // key is the embed's name in the result.
@@ -208,6 +211,9 @@ func (e *embed) writeObject() {
 // writeExists writes the condition that there are related rows.
 func (e *embed) writeExists() {
 	b := e.c.b
+	outside := e.outside
+	e.outside = false // here the rows are not limited first
+	defer func() { e.outside = outside }()
 	b.write("exists (select from ")
 	e.writeFrom()
 	having := e.hasHaving()
@@ -265,5 +271,5 @@ func (e *embed) writeLink(and func()) {
 // unbounded reports whether nothing but a promise keeps the related rows to one: a function with ROWS 1 may break it, and
 // would multiply the parent's rows.
 func (e *embed) unbounded() bool {
-	return e.relationship.One && e.relationship.Function != nil && !e.grouped
+	return e.relationship.One && e.relationship.Function != nil
 }

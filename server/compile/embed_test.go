@@ -28,6 +28,7 @@ func TestEmbeds(t *testing.T) {
 		{"posts", "select=id,c:comments(id,who:author_id(name))&c.likes.gt=0&c.order=id.desc&id=in.(1,3)&order=id", `[
 			{"id":1,"c":[{"id":5,"who":{"name":"Bob"}},{"id":1,"who":{"name":"Bob"}}]},{"id":3,"c":[{"id":4,"who":null}]}]`},
 		{"posts", "select=id,c:comments(id)&comments.id=eq.2&id=eq.1", `[{"id":1,"c":[{"id":2}]}]`},
+		{"posts", "select=a:comments(id,author_id(posts!author_id(id))),id,a:title&a.id=gt.0&a.author_id.posts.limit=1&id=eq.1", `[{"id":1,"a":"First"}]`},
 		{"posts", "select=id,comments(id)&comments.or=(id.eq.1,text.eq.again)&comments.order=id&id=eq.1", `[{"id":1,"comments":[{"id":1},{"id":5}]}]`},
 		{"posts", "select=id,a:comments(id),b:comments(text)&a.id=eq.1&b.id=eq.2&id=eq.1", `[{"id":1,"a":[{"id":1}],"b":[{"text":"meh"}]}]`},
 		// many to many, and back
@@ -52,6 +53,7 @@ func TestEmbeds(t *testing.T) {
 		// functions as relationships
 		{"posts", "select=id,top_comment(id,text)&order=id&limit=4", `[{"id":1,"top_comment":{"id":1,"text":"nice"}},
 			{"id":2,"top_comment":{"id":3,"text":"ok"}},{"id":3,"top_comment":{"id":4,"text":"anonymous"}},{"id":4,"top_comment":null}]`},
+		{"posts", "select=id,top_comment(id)&top_comment.limit=2&top_comment.order=id.desc&id=eq.1", `[{"id":1,"top_comment":{"id":5}}]`},
 		{"authors", "select=id,shout,fans(name,fans(name))&id=eq.1", `[{"id":1,"shout":"ANN!","fans":[{"name":"Bob","fans":[{"name":"Ann"}]}]}]`},
 		{"authors", "select=id,shout,fans(name,shout)&order=shout.desc&limit=3&fans.order=shout&fans.limit=2", `[{"id":4,"shout":"DEE!","fans":[]},
 			{"id":3,"shout":"CID!","fans":[{"name":"Ann","shout":"ANN!"}]},{"id":2,"shout":"BOB!","fans":[{"name":"Ann","shout":"ANN!"}]}]`},
@@ -106,6 +108,7 @@ func TestSpreads(t *testing.T) {
 		{"posts", "select=id,...tags(tag:name)&tags.order=name&id=in.(1,4)&order=id", `[{"id":1,"tag":["go","sql"]},{"id":4,"tag":[]}]`},
 		{"authors", "select=id,posts!author_id(id,...authors!author_id(name),...comments(likes))&id=eq.2", `[{"id":2,"posts":[{"id":3,"name":"Bob","likes":[1]}]}]`},
 		{"posts", "select=id,...editor_id(...profiles(bio))&order=id&limit=3", `[{"id":1,"bio":null},{"id":2,"bio":null},{"id":3,"bio":"reads"}]`},
+		{"authors", "select=id,...comments!inner(posts())&order=id", ids(2, 3)},
 		{"posts", "select=id,...editor_id!inner(name)&editor_id.name.eq=Cid", `[{"id":3,"name":"Cid"}]`},
 		{"posts", "select=id,...editor_id(name,mood)&order=editor_id(name).desc.nullslast&limit=2", `[{"id":3,"name":"Cid","mood":null},{"id":1,"name":"Bob","mood":"sad"}]`},
 	})

@@ -50,6 +50,12 @@ func (c Context) own(rel *introspect.Relation, q *query.Request) ([]query.Cond, 
 	return conds, nil
 }
 
+// Filtered reports whether a request to update or delete says which rows it means.
+func (c Context) Filtered(rel *introspect.Relation, q *query.Request) (bool, error) {
+	conds, err := c.own(rel, q)
+	return len(conds) > 0, err
+}
+
 func notEmbedded(name string) error {
 	return errNotEmbedded.Msgf("'%s' is not an embedded resource in this request", name).
 		WithHint("Verify that '" + name + "' is included in the 'select' query parameter.")
@@ -235,6 +241,9 @@ func (l *level) writeSearch(f *query.Filter, operand value) {
 
 // operand resolves the field of a filter: a column of the rows, or an aggregate by the name it is shown under.
 func (l *level) operand(f query.Field) value {
+	if o := l.aggregateShown(f); o != nil {
+		return o.value
+	}
 	if item := l.aggregateNamed(f); item != nil {
 		return l.aggregate(item).value
 	}

@@ -22,7 +22,7 @@ create table kinds (
 	at timestamptz, d date, i interval, j json, jb jsonb,
 	m mood, p positive, sh short default 'dflt', ia int[], ta text[], ia2 int[][], di ints, pt point3, pts point3[],
 	ms mood[], r int4range, bx box, ip inet, x xml, gen int generated always as (coalesce(p, 0) * 2) stored,
-	js json[]
+	js json[], chs char(4)[], bs bit(3)[], bys bytea[], bxs box[]
 );
 `
 
@@ -68,6 +68,13 @@ var hardValues = []struct{ column, json, want string }{
 	{"ta", `["a,b","\"q\"","\\","",null,"null","NULL"]`, `{"a,b","\"q\"","\\","",NULL,"null","NULL"}`},
 	{"ia2", `[[1,2],[3,4]]`, "{{1,2},{3,4}}"},
 	{"di", `[7]`, "{7}"},
+	{"ia2", `[]`, "{}"},
+	{"ia", `[ 1 , -2 ]`, "{1,-2}"},
+	{"chs", `["ab","c,"]`, `{"ab  ","c,  "}`},
+	{"bs", `["101"]`, "{101}"},
+	{"bys", `["\\x00ff"]`, `{"\\x00ff"}`},
+	{"bxs", `["(1,1),(0,0)"]`, "{(1,1),(0,0)}"},
+	{"ta", `["a\u0022",{"x" : [1]},true]`, `{"a\"","{\"x\" : [1]}",true}`},
 	{"pt", `{"x":1,"y":0.10,"label":"a,\"b\")"}`, `(1,0.10,"a,""b"")")`},
 	{"pts", `[{"x":1},{"label":"l"}]`, `{"(1,,)","(,,l)"}`},
 	{"ms", `["sad","very \"ok\", yes"]`, `{sad,"very \"ok\", yes"}`},
@@ -134,6 +141,8 @@ func TestWrongValuesArePostgreSQLsError(t *testing.T) {
 		{`{"gen":1}`, "428C9"},
 		{`{"ia":["x"]}`, "22P02"},
 		{`{"ia":5}`, "22P02"},
+		{`{"ia":[[1],[2,3]]}`, "22P02"},
+		{`{"ia":[1.5]}`, "22P02"},
 		{`{"jb":{"a":"\u0000"}}`, "22P05"},
 		{`{"id":null}`, "23502"},
 	} {
@@ -143,6 +152,10 @@ func TestWrongValuesArePostgreSQLsError(t *testing.T) {
 		}
 	}
 	_, err := w.Insert(rel, &query.Request{}, compile.Insert{Body: body(t, `{"t":"a\u0000"}`)})
+	wantFault(t, err, "22P05", `\u0000 cannot be converted to text.`)
+	_, err = w.Insert(rel, &query.Request{}, compile.Insert{Body: body(t, `{"ia":{}}`)})
+	wantFault(t, err, "22P02", "expected JSON array")
+	_, err = w.Insert(rel, &query.Request{}, compile.Insert{Body: body(t, `{"ta":["a\u0000"]}`)})
 	wantFault(t, err, "22P05", `\u0000 cannot be converted to text.`)
 	_, err = w.Insert(rel, &query.Request{}, compile.Insert{Body: body(t, `{"t":"\ud800x"}`)})
 	wantFault(t, err, "22P02", "surrogate")
@@ -376,6 +389,7 @@ func TestShapesAreFew(t *testing.T) {
 	}
 	same(t, text(`{"title":"a","n":1}`), text(`{"title":null,"n":"'"}`))
 	same(t, text(`[{"title":"a","n":1},{"title":"a","n":1}]`), text(`[{"title":"b","n":1},{"title":"a","n":1},{"title":"c","n":2}]`))
+	same(t, text(`[{"title":"a","n":1},{"title":"a","n":1}]`), text(`[{"title":"b"},{"n":1}]`))
 	same(t, text(`[]`), text(`[{},{},{}]`))
 }
 

@@ -70,6 +70,8 @@ type output struct {
 	aggregate bool
 	// lift is the aggregate that the parent is to apply to the value; nil for none.
 	lift *query.Item
+	// list is the embed whose rows are the value, until the value is made.
+	list *embed
 	// hidden is true for what is not for the client.
 	hidden bool
 }
@@ -154,6 +156,12 @@ func (l *level) resolve() {
 	}
 	if len(l.items) > 1 {
 		l.outputs = lastOfEachName(l.outputs)
+	}
+	// Not before it is known that they are needed: PostgreSQL refuses parameters that a statement does not use.
+	for i := range l.outputs {
+		if o := &l.outputs[i]; o.list != nil {
+			o.value = o.list.list()
+		}
 	}
 	if l.grouped || l.distinct != nil && len(l.distinct.On) == 0 {
 		for i := range l.outputs {

@@ -103,6 +103,13 @@ func TestNestedMerge(t *testing.T) {
 	// An object with nothing but its key connects.
 	w.nested(t, w.rel(t, "posts"), `{"title":"c","tags":[{"id":2}]}`, compile.Nested{Mode: compile.NestedMerge})
 	same(t, w.rows(t, postsView)[2], "c|NULL|NULL|NULL|two|NULL")
+	// So does the key of an identity column that is always generated.
+	w.sql(t, "insert into authors (name) values ('ann')")
+	w.nested(t, w.rel(t, "posts"), `[{"title":"d","posts_author_fk":{"id":1,"name":"ANN"}},{"title":"e","posts_author_fk":{"name":"eve"}}]`,
+		compile.Nested{Mode: compile.NestedMerge})
+	w.nested(t, w.rel(t, "posts"), `[{"title":"f","posts_author_fk":{"id":1}}]`, compile.Nested{Mode: compile.NestedMerge})
+	same(t, w.rows(t, postsView)[3:], []string{
+		"d|ANN|NULL|NULL|NULL|NULL", "e|eve|NULL|NULL|NULL|NULL", "f|ANN|NULL|NULL|NULL|NULL"})
 	b := body(t, `{"title":"c","tags":[{"id":2},{"id":3,"label":"x"}]}`)
 	_, _, err := w.InsertNested(w.rel(t, "posts"), where(), compile.Nested{Body: b, Mode: compile.NestedMerge})
 	wantFault(t, err, "validation_error", "All objects of 'tags' must have the key 'label'")

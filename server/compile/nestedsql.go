@@ -3,10 +3,8 @@ package compile
 import (
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/boughdb/bough/server/introspect"
-	"github.com/boughdb/bough/server/query"
 )
 
 // nestedWriter writes a tree of rows as a chain of CTEs: n1, n2 … hold the rows of each node with all values that other
@@ -108,17 +106,16 @@ func (w *nestedWriter) insertRows(n *nestedNode) error {
 	}
 	from := rs.from("b", w.b.param)
 	var values []nestedValue
+	always := false
 	for i, column := range n.columns {
-		if column.Identity == 'a' {
+		if column.Identity == 'a' && w.merges(n) && slices.Contains(n.rel.PrimaryKey, column) {
+			always = true // the key names a row that is there
+		} else if column.Identity == 'a' {
 			return errNested.Msgf("The column '%s' of '%s' is always generated and cannot be given.", column.Name, n.rel.Name)
 		}
 		sql := rs.value(i, "b")
 		if rs.present[i] != nil {
-			other := defaultSQL(n.rel, column)
-			if other == "" {
-				other = "null"
-			}
-			sql = "case when b.p" + strconv.Itoa(i+1) + " then " + sql + " else (" + other + ")::" + plainType(column.Type) + " end"
+			sql = "case when b.p" + strconv.Itoa(i+1) + " then " + sql + " else " + drawSQL(n.rel, column) + " end"
 		}
 		values = append(values, nestedValue{column: column, sql: sql})
 	}
@@ -142,7 +139,6 @@ func (w *nestedWriter) insertRows(n *nestedNode) error {
 			return err
 		}
 	}
-	always := false
 	for _, column := range w.needed(n) {
 		if slices.ContainsFunc(values, func(v nestedValue) bool { return v.column == column }) {
 			continue
@@ -157,7 +153,7 @@ func (w *nestedWriter) insertRows(n *nestedNode) error {
 	return w.writeInsert(n, values, always)
 }
 
-// drawSQL is the default of a column that other rows refer to.
+// drawSQL is the default of a column that is given in other rows only, or that other rows refer to.
 func drawSQL(rel *introspect.Relation, column *introspect.Column) string {
 	byDefault := *column
 	if column.Identity == 'a' {
@@ -261,10 +257,10 @@ func (w *nestedWriter) writeInsert(n *nestedNode, values []nestedValue, always b
 	return b.err
 }
 
-// hasKey reports whether the primary key is among the values.
+// hasKey reports whether the primary key is among the values, so that they may mean a row that is there.
 func hasKey(rel *introspect.Relation, values []nestedValue) bool {
 	for _, key := range rel.PrimaryKey {
-		if !slices.ContainsFunc(values, func(v nestedValue) bool { return v.column == key }) {
+		if !slices.ContainsFunc(values, func(v nestedValue) bool { return v.column == key && !v.drawn }) {
 			return false
 		}
 	}
@@ -298,183 +294,10 @@ func (w *nestedWriter) writeMerge(b *builder, n *nestedNode, values []nestedValu
 		}
 	}
 	b.writeAll("(select distinct on (", keys, ") * from ", n.source(), " order by ", keys, ", ord desc) as n order by n.ord")
+	if len(set) == 0 {
+		onConflict(b, unique, ConflictIgnore, nil) // an object with nothing but its key only connects
+		return nil
+	}
 	onConflict(b, unique, ConflictMerge, set)
 	return nil
-}
-
-// link writes the junction's rows between a node's rows and their parents.
-func (w *nestedWriter) link(n *nestedNode) {
-	var b builder
-	b.writeAll("j", strconv.Itoa(n.number), " as (insert into ")
-	b.name(n.via.Junction.Schema, n.via.Junction.Name)
-	b.write(" (")
-	list := ""
-	for i, pair := range n.via.Columns {
-		b.comma(i)
-		b.ident(pair.To)
-		list += "p." + valueName(n.parent.rel.Column(pair.From)) + ", "
-	}
-	for _, pair := range n.via.JunctionColumns {
-		b.write(", ")
-		b.ident(pair.From)
-		list += "n." + valueName(n.rel.Column(pair.To)) + ", "
-	}
-	b.writeAll(") select ", strings.TrimSuffix(list, ", "), " from ", n.source(), " as n join ", n.parent.source(),
-		" as p on p.ord = n.po order by n.ord")
-	if w.mode != NestedInsert {
-		b.write(" on conflict do nothing")
-	}
-	b.write(")")
-	w.ctes = append(w.ctes, string(b.sql))
-}
-
-// deleteOthers deletes rows that belong to the root and are not among the node's; with a junction, the links to them.
-func (w *nestedWriter) deleteOthers(n *nestedNode) {
-	var b builder
-	b.writeAll("d", strconv.Itoa(n.number), " as (delete from ")
-	target := n.rel
-	if n.via.Junction != nil {
-		target = n.via.Junction
-	}
-	b.name(target.Schema, target.Name)
-	b.writeAll(" as t using ", n.parent.source(), " as p where ")
-	for i, pair := range n.via.Columns {
-		if i > 0 {
-			b.write(" and ")
-		}
-		b.writeAll("t.", quote(pair.To), " = p.", valueName(n.parent.rel.Column(pair.From)))
-	}
-	var kept []string
-	if n.via.Junction != nil {
-		for _, pair := range n.via.JunctionColumns {
-			kept = append(kept, "n."+valueName(n.rel.Column(pair.To))+" = t."+quote(pair.From))
-		}
-	} else {
-		for _, key := range n.rel.PrimaryKey {
-			related := slices.ContainsFunc(n.via.Columns, func(p introspect.ColumnPair) bool { return p.To == key.Name })
-			if !related && !slices.Contains(n.columns, key) {
-				kept = nil // no object can mean a row that is there
-				break
-			}
-			kept = append(kept, "n."+valueName(key)+" = t."+quote(key.Name))
-		}
-	}
-	if kept != nil {
-		b.writeAll(" and not exists (select from ", n.source(), " as n where ", strings.Join(kept, " and "), ")")
-	}
-	b.write(")")
-	w.ctes = append(w.ctes, string(b.sql))
-}
-
-// updateRoot writes the update of the root's row, and a CTE of what others need of it.
-func (w *nestedWriter) updateRoot(n *nestedNode) error {
-	var b builder
-	set := 0
-	assign := func(column *introspect.Column, sql string) {
-		b.comma(set)
-		set++
-		b.writeAll(quote(column.Name), " = ", sql)
-	}
-	for i, column := range n.columns {
-		if slices.Contains(n.rel.PrimaryKey, column) {
-			continue
-		}
-		f := formOf(column.Type, false)
-		value, err := f.encode(n.rows[0].values[i])
-		if err != nil {
-			return err
-		}
-		assign(column, f.decode(w.b.param(value)+"::"+f.paramType(column.Type), column.Type))
-	}
-	for _, child := range n.children {
-		if !child.first() {
-			continue
-		}
-		if len(child.rows) == 0 { // null: the row is to refer to none
-			for _, pair := range child.via.Columns {
-				assign(n.rel.Column(pair.From), "null")
-			}
-			continue
-		}
-		if _, err := referTo(n, child, "q", nil); err != nil {
-			return err
-		}
-		for _, pair := range child.via.Columns {
-			assign(n.rel.Column(pair.From), "(select q."+valueName(child.rel.Column(pair.To))+" from "+child.source()+" as q)")
-		}
-	}
-	target := quote(n.rel.Schema) + "." + quote(n.rel.Name) + " as t"
-	list, _ := keyOutputs(n.rel)
-	all, values := list, "1::int8 as ord"
-	for _, column := range w.needed(n) {
-		all += ", t." + quote(column.Name) + " as " + valueName(column)
-		values += ", w1." + valueName(column)
-	}
-	if set == 0 {
-		w.ctes = append(w.ctes, "w1 as (select "+all+" from "+target+" where "+w.found+")")
-	} else {
-		w.ctes = append(w.ctes, "w1 as (update "+target+" set "+string(b.sql)+" where "+w.found+" returning "+all+")")
-	}
-	w.ctes = append(w.ctes, n.source()+" as materialized (select "+values+" from w1)")
-	return nil
-}
-
-// nestedSetting carries the keys from the statement that writes to the one that reads, within the transaction.
-const nestedSetting = "bough.nested"
-
-func (w *nestedWriter) finish(q *query.Request, ret Return) (write, read *Statement, err error) {
-	rel := w.root.rel
-	list := ""
-	_, outputs := keyOutputs(rel)
-	for i, column := range rel.PrimaryKey {
-		if i > 0 {
-			list += ", "
-		}
-		list += "w1." + quote(column.Name)
-	}
-	w.b.writeAll("with ", strings.Join(w.ctes, ", "))
-	switch {
-	case list == "" && ret == ReturnRepresentation:
-		return nil, nil, errKeyNeeded.Msgf("The rows cannot be read again: '%s' has no primary key.", rel.Name)
-	case list == "":
-		w.b.write(" select where false")
-	case ret != ReturnRepresentation:
-		w.b.writeAll(" select ", list, " from w1")
-	default:
-		w.b.writeAll(" select set_config('", nestedSetting, "', (select coalesce(json_agg(k), '[]')::text from (select ", list,
-			" from w1) as k), true)")
-		outputs = []Output{{Name: nestedSetting, Hidden: true}}
-		if read, err = w.reading(q); err != nil {
-			return nil, nil, err
-		}
-	}
-	write, err = w.b.statement(outputs)
-	return write, read, err
-}
-
-// reading compiles the statement that reads the rows that were written.
-func (w *nestedWriter) reading(q *query.Request) (*Statement, error) {
-	rel := w.root.rel
-	types, names, on := "", "", ""
-	for i, column := range rel.PrimaryKey {
-		if i > 0 {
-			types, names, on = types+", ", names+", ", on+" and "
-		}
-		alias := "k" + strconv.Itoa(i+1)
-		types += quote(column.Name) + " " + plainType(column.Type)
-		names += alias
-		on += "t." + quote(column.Name) + " = k." + alias
-	}
-	list, has := w.readable(rel)
-	source := Source{
-		With: "with " + written + " as (select " + list + " from " + quote(rel.Schema) + "." + quote(rel.Name) +
-			" as t join rows from (json_to_recordset(current_setting('" + nestedSetting + "')::json) as (" + types +
-			")) with ordinality as k(" + names + ", ord) on " + on + " order by k.ord)",
-		From: written, Has: has,
-	}
-	again := *q
-	again.Where = nil
-	c := w.Context
-	c.MaxRows = 0
-	return c.SelectFrom(source, rel, &again, Options{})
 }

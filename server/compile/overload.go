@@ -48,7 +48,7 @@ var (
 // PickOverload returns the function of that name that takes arguments of exactly these names: all that have no default
 // must be there. Where none does, a function whose single argument is unnamed and takes the whole body is returned;
 // Unnamed tells that from the other case.
-func (c *Context) PickOverload(name string, argNames []string, in Input) (*introspect.Function, error) {
+func (c Context) PickOverload(name string, argNames []string, in Input) (*introspect.Function, error) {
 	overloads := c.Schema.Overloads(c.Namespace, name)
 	var named, unnamed []*introspect.Function
 	for _, fn := range overloads {
@@ -95,7 +95,7 @@ func Unnamed(fn *introspect.Function, in Input) bool {
 		slices.Contains(in.types(), fn.Args[0].Type.Name)
 }
 
-func (c *Context) noFunction(name string, argNames []string, in Input, overloads []*introspect.Function) error {
+func (c Context) noFunction(name string, argNames []string, in Input, overloads []*introspect.Function) error {
 	args := slices.Compact(slices.Sorted(slices.Values(argNames)))
 	list := strings.Join(args, ", ")
 	qualified := c.Namespace + "." + name

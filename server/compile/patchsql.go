@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/boughdb/bough/server/introspect"
@@ -104,7 +105,7 @@ func (w *patchWriter) appendOp(op *PatchOp, before string) (change, error) {
 	case t.Kind == introspect.Array && len(op.Value) > 0 && op.Value[0] == '[':
 		f := formOf(t, false)
 		encoded, err := f.encode(op.Value)
-		return change{value: "array_cat(" + before + ", " + f.decode(w.param(encoded)+"::json", t) + ")"}, err
+		return change{value: "array_cat(" + before + ", " + f.decode(w.param(encoded)+"::"+f.paramType(t), t) + ")"}, err
 	case t.Kind == introspect.Array && t.Elem != nil:
 		f := formOf(t.Elem, false)
 		encoded, err := f.encode(op.Value)
@@ -182,7 +183,7 @@ func (w *patchWriter) jsonAdd(steps []string, before, path, parent, value string
 	}
 	place := path + ", " + value
 	if last == "-" {
-		end := append(steps[:len(steps)-1:len(steps)-1], "-1")
+		end := slices.Concat(steps[:len(steps)-1], []string{"-1"})
 		place = w.param(textArray(end)) + "::text[], " + value + ", true"
 	}
 	return change{

@@ -117,7 +117,7 @@ func (l *level) readOtherwise(f *query.Filter) bool {
 
 // knows reports whether a filter can be on that name.
 func (l *level) knows(name string) bool {
-	return l.has(name) || l.child(name) != nil || l.aggregateNamed(query.Field{Name: name}) != nil
+	return l.has(name) || l.child(name) != nil || l.showsAggregate(name)
 }
 
 // settle replaces filters on names that do not exist by their other reading, in all levels. l is the outermost.

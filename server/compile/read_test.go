@@ -210,12 +210,14 @@ func escape(text string) string { return url.QueryEscape(text) }
 // about.
 func dataError(err error) bool {
 	c := code(err)
-	return strings.HasPrefix(c, "22") || dataErrors[c] || strings.Contains(err.Error(), "syntax error in tsquery")
+	return strings.HasPrefix(c, "22") || dataErrors[c] || strings.Contains(err.Error(), "syntax error in tsquery") ||
+		strings.Contains(err.Error(), "type modifier is not allowed")
 }
 
 var dataErrors = map[string]bool{
 	"0A000": true, // feature_not_supported: input of anonymous composite types
 	"2201B": true, // invalid_regular_expression
+	"3F000": true, // invalid_schema_name: of a type
 	"42704": true, // undefined_object: a type or a text search configuration
 	"42725": true, // ambiguous_function: an operator for a value of unknown type
 	"42803": true, // grouping_error
@@ -225,7 +227,6 @@ var dataErrors = map[string]bool{
 	"42883": true, // undefined_function: no such operator for the type
 	"42P10": true, // invalid_column_reference: order of different rows by what is not selected
 	"42P13": true, // invalid_function_definition
-	"42P18": true, // indeterminate_datatype
 	"42P22": true, // indeterminate_collation
 	"42501": true, // insufficient_privilege
 	"54000": true, // program_limit_exceeded

@@ -33,53 +33,57 @@ func (l *level) relationship(item *query.Item) *introspect.Relationship {
 	return nil
 }
 
-// candidates returns the relationships that a name and a hint may mean. A computed relationship hides the others.
+// candidates returns the relationships that a name and a hint may mean. Each way of naming hides the ones after it: a
+// computed relationship, the relation, a constraint, the column of a foreign key, the relation by its plural.
 func (l *level) candidates(target, hint string) []*introspect.Relationship {
 	all := l.rel.Relationships
-	pick := func(from []*introspect.Relationship, fits func(*introspect.Relationship) bool) (fitting []*introspect.Relationship) {
-		for _, r := range from {
-			if fits(r) {
-				fitting = append(fitting, r)
-			}
-		}
-		return fitting
-	}
 	if hint == "" {
-		if computed := pick(all, func(r *introspect.Relationship) bool {
+		if found := pick(all, func(r *introspect.Relationship) bool {
 			return r.Function != nil && r.Name == target
-		}); len(computed) > 0 {
-			return computed
+		}); len(found) > 0 {
+			return found
 		}
 	}
-	// Each way of naming hides the ones after it.
-	resolved := l.c.Schema.Resolve(l.c.Namespace, target)
-	named := pick(all, func(r *introspect.Relationship) bool {
+	if found := pick(all, func(r *introspect.Relationship) bool {
 		return r.Function == nil && r.To.Name == target && r.To.Schema == l.c.Namespace
-	})
-	if len(named) == 0 {
-		named = pick(all, func(r *introspect.Relationship) bool {
-			return r.Function == nil && r.Junction == nil && r.Name == target
-		})
-		if len(named) > 0 {
-			return preferTables(preferOutgoing(named))
-		}
-		named = pick(all, func(r *introspect.Relationship) bool {
-			return r.Outgoing && len(r.Columns) == 1 && r.Columns[0].From == target
-		})
-		if len(named) > 0 {
-			return preferTables(applyHint(named, hint))
-		}
-		named = pick(all, func(r *introspect.Relationship) bool { return r.Function == nil && r.To == resolved && resolved != nil })
+	}); len(found) > 0 {
+		return byRelation(found, hint)
 	}
+	if found := pick(all, func(r *introspect.Relationship) bool {
+		return r.Function == nil && r.Junction == nil && r.Name == target
+	}); len(found) > 0 {
+		return preferTables(preferOutgoing(found))
+	}
+	if found := pick(all, func(r *introspect.Relationship) bool {
+		return r.Outgoing && len(r.Columns) == 1 && r.Columns[0].From == target
+	}); len(found) > 0 {
+		return preferTables(applyHint(found, hint))
+	}
+	plural := l.c.Schema.Resolve(l.c.Namespace, target)
+	return byRelation(pick(all, func(r *introspect.Relationship) bool {
+		return r.Function == nil && plural != nil && r.To == plural
+	}), hint)
+}
+
+// byRelation chooses among the relationships to a relation that was named. The key of a relation that refers to itself
+// leads both ways: the relation's name means the many, the column's name the one.
+func byRelation(found []*introspect.Relationship, hint string) []*introspect.Relationship {
 	if hint != "" {
-		return applyHint(named, hint)
+		return applyHint(found, hint)
 	}
-	// The key of a relation that refers to itself leads both ways. Its name means the many, the column's name the one.
-	many := pick(named, func(r *introspect.Relationship) bool { return !(r.From == r.To && r.Outgoing) })
-	if len(many) > 0 {
+	if many := pick(found, func(r *introspect.Relationship) bool { return !r.Outgoing || r.From != r.To }); len(many) > 0 {
 		return many
 	}
-	return named
+	return found
+}
+
+func pick(from []*introspect.Relationship, fits func(*introspect.Relationship) bool) (fitting []*introspect.Relationship) {
+	for _, r := range from {
+		if fits(r) {
+			fitting = append(fitting, r)
+		}
+	}
+	return fitting
 }
 
 // preferOutgoing settles what the constraint of a relation that refers to itself means.
@@ -94,13 +98,9 @@ func preferOutgoing(found []*introspect.Relationship) []*introspect.Relationship
 
 // preferTables leaves out the views that show a table to which the same foreign key leads.
 func preferTables(found []*introspect.Relationship) []*introspect.Relationship {
-	var tables []*introspect.Relationship
-	for _, r := range found {
-		if r.To.Kind != introspect.View && r.To.Kind != introspect.MaterializedView {
-			tables = append(tables, r)
-		}
-	}
-	if len(tables) > 0 {
+	if tables := pick(found, func(r *introspect.Relationship) bool {
+		return r.To.Kind != introspect.View && r.To.Kind != introspect.MaterializedView
+	}); len(tables) > 0 {
 		return tables
 	}
 	return found
@@ -121,7 +121,7 @@ func applyHint(found []*introspect.Relationship, hint string) []*introspect.Rela
 		// The way from the junction on tells the two directions of a relation's junction with itself apart.
 		func(r *introspect.Relationship) bool { return r.Junction != nil && r.JunctionName == hint },
 		func(r *introspect.Relationship) bool {
-			return r.Junction == nil && r.Name == hint && !(r.From == r.To && r.Outgoing)
+			return r.Junction == nil && r.Name == hint && (!r.Outgoing || r.From != r.To)
 		},
 		func(r *introspect.Relationship) bool { return r.Name == hint },
 		func(r *introspect.Relationship) bool { return r.Junction != nil && r.Junction.Name == hint },
@@ -138,13 +138,7 @@ func applyHint(found []*introspect.Relationship, hint string) []*introspect.Rela
 			return r.Junction == nil && r.Function == nil && !r.Outgoing && single(r.Columns).From == hint
 		},
 	} {
-		var fitting []*introspect.Relationship
-		for _, r := range found {
-			if fits(r) {
-				fitting = append(fitting, r)
-			}
-		}
-		if len(fitting) > 0 {
+		if fitting := pick(found, fits); len(fitting) > 0 {
 			return fitting
 		}
 	}

@@ -127,6 +127,9 @@ func TestRequestsThatMakeNoSense(t *testing.T) {
 			t.Errorf("%s?%s (-want +got):\n%s", c.relation, c.query, diff)
 		}
 	}
+	if got := r.compileError("comments", "select=post_id,...posts(total:cost.sum())&posts.total=gt.4"); got.Code != "PGRST100" {
+		t.Errorf("a filter on the parent's aggregate: %v", got)
+	}
 	r.c.DenyAggregates = true
 	for _, raw := range []string{"select=count()", "select=id,comments(count())", "select=id.max()"} {
 		if got := r.compileError("posts", raw); got.Code != "PGRST123" {

@@ -18,6 +18,8 @@ type Replace struct {
 	Return  Return
 	// IfMatch is the xmin that the row must have. With it, no row is made where none is.
 	IfMatch *string
+	// Tell adds the hidden outputs of KeyColumn and VersionColumn to a representation.
+	Tell bool
 }
 
 var errPutKey = fault.New(fault.Invalid, "PGRST115", "Payload values do not match URL in primary key column(s)")
@@ -69,7 +71,7 @@ func (c Context) Replace(rel *introspect.Relation, q *query.Request, r Replace) 
 	rest := c.defaulted(rel, columns)
 	always := slices.ContainsFunc(rel.PrimaryKey, func(column *introspect.Column) bool { return column.Identity == 'a' })
 	if always || r.IfMatch != nil {
-		set := assignments{columns: slices.Concat(columns, rest), values: values}
+		set := assignments{columns: slices.Concat(columns, rest), values: values, more: extras{version: r.Tell}}
 		for range rest {
 			set.values = append(set.values, "default")
 		}
@@ -81,7 +83,7 @@ func (c Context) Replace(rel *introspect.Relation, q *query.Request, r Replace) 
 		}
 		return c.update(&b, rel, q, set, r.Return, r.IfMatch)
 	}
-	return c.replaceOrInsert(&b, rel, q, assignments{columns: columns, values: values}, keys, rest, r.Return)
+	return c.replaceOrInsert(&b, rel, q, assignments{columns: columns, values: values, more: extras{keys: r.Tell, version: r.Tell}}, keys, rest, r.Return)
 }
 
 func (c Context) replaceOrInsert(
@@ -114,7 +116,7 @@ func (c Context) replaceOrInsert(
 	for _, column := range rest {
 		b.writeAll(", ", quote(column.Name), " = default")
 	}
-	return c.answer(b, rel, q, ret, true)
+	return c.answer(b, rel, q, ret, extras{inserted: true, keys: set.more.keys, version: set.more.version})
 }
 
 // defaulted are the columns that a replacement without them sets to their defaults: those that can be written.

@@ -16,8 +16,10 @@ const (
 	asText form = iota
 	// asJSON is the value as it stands in the body: for json and jsonb.
 	asJSON
-	// asRecord is the value in an object under the key v, for json_to_record to take apart: arrays and composite types
-	// may be sent as JSON arrays and objects, and the arrays of foreign types have delimiters of their own.
+	// asArray is an array literal, made of a JSON array or sent as text.
+	asArray
+	// asRecord is the value in an object under the key v, for json_to_record to take apart: composite types may be sent
+	// as JSON objects, and the arrays of foreign types have delimiters of their own. It is the slowest form.
 	asRecord
 )
 
@@ -25,6 +27,8 @@ const (
 func formOf(t *introspect.Type, text bool) form {
 	t = t.Underlying()
 	switch {
+	case t.Kind == introspect.Array && t.Elem != nil && !isJSON(t.Elem) && formOf(t.Elem, text) == asText:
+		return asArray
 	case t.Kind == introspect.Array || t.Kind == introspect.Composite:
 		return asRecord
 	case isJSON(t):
@@ -47,6 +51,9 @@ func isJSON(t *introspect.Type) bool {
 // checked on assignment, and so are not applied to the NULL that stands for a value that was not sent.
 func plainType(t *introspect.Type) string {
 	t = t.Underlying()
+	if t.Kind == introspect.Array && t.Elem != nil && t.Elem.Kind == introspect.Base {
+		return plainType(t.Elem) + "[]"
+	}
 	if t.Schema == "pg_catalog" {
 		switch t.Name {
 		case "bpchar", "bit":
@@ -66,22 +73,35 @@ func (f form) encode(raw []byte) ([]byte, error) {
 		return raw, nil
 	case asRecord:
 		return concat(`{"v":`, raw, "}"), nil
+	case asArray:
+		if raw[0] == '[' {
+			return arrayLiteral(raw)
+		}
+		if raw[0] == '{' {
+			return nil, errSyntax.Msgf("expected JSON array, found an object")
+		}
 	}
 	return scalarText(raw)
 }
 
 // decode is the SQL that makes a value of the type from its form.
 func (f form) decode(sql string, t *introspect.Type) string {
-	if f == asRecord {
+	switch f {
+	case asRecord:
 		return "(select v from json_to_record(" + sql + ") as _(v " + plainType(t) + "))"
+	case asArray:
+		return sql + "::" + plainType(t)
 	}
 	return sql
 }
 
 // paramType is the type of the parameter that carries one value in this form.
 func (f form) paramType(t *introspect.Type) string {
-	if f == asRecord {
+	switch f {
+	case asRecord:
 		return "json"
+	case asArray:
+		return "text" // there are no arrays of arrays of different lengths
 	}
 	return plainType(t)
 }
@@ -176,6 +196,39 @@ func (rs *rowSet) from(alias string, param func([]byte) string) string {
 // value is the SQL of a column's value in a row of the FROM item.
 func (rs *rowSet) value(i int, alias string) string {
 	return rs.forms[i].decode(alias+".c"+strconv.Itoa(i+1), rs.columns[i].Type)
+}
+
+// arrayLiteral makes an array literal of a JSON array, of several dimensions where arrays stand in it.
+func arrayLiteral(raw []byte) ([]byte, error) {
+	s := scanner{data: raw}
+	out := make([]byte, 0, len(raw)+8)
+	var array func() error
+	array = func() error {
+		out = append(out, '{')
+		first := true
+		err := s.array(0, func() error {
+			if s.peek() == '[' {
+				if !first {
+					out = append(out, ',')
+				}
+				first = false
+				return array()
+			}
+			value, err := s.value(1)
+			if err != nil {
+				return err
+			}
+			text, err := scalarText(value)
+			out = appendElement(out, text, !first)
+			first = false
+			return err
+		})
+		out = append(out, '}')
+		return err
+	}
+	s.peek()
+	err := array()
+	return out, err
 }
 
 // appendElement appends an element to an array literal, in quotes so that nothing in it has a meaning; nil is NULL.

@@ -30,6 +30,7 @@ func TestCount(t *testing.T) {
 		{"posts", "select=labels,plain,comments(id)&@distinct", "4"},
 		{"posts", "select=id,comments!inner(n:count())&comments.n.gt=1", "1"},
 		{"comments", "select=...posts(title),n:count()", "3"},
+		{"posts", "select=id,comments!inner(...posts(total:cost.sum()))&comments.total=gt.4", "1"},
 	} {
 		s, err := r.c.Count(r.relation(c.relation), r.parse(c.query))
 		if err != nil {
@@ -175,7 +176,7 @@ func TestReturning(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", c.query, diff)
 		}
 	}
-	if _, _, _, err := r.c.Returning(r.relation("tags"), r.parse("select=nmae")); code(err) != "42703" {
+	if _, _, _, err := r.c.Returning(r.relation("tags"), r.parse("select=nam")); code(err) != "42703" {
 		t.Error(err)
 	}
 }

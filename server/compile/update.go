@@ -19,11 +19,13 @@ type Update struct {
 	Return  Return
 	// IfMatch is the xmin that a row must have to be changed; nil for any.
 	IfMatch *string
+	// Tell adds the hidden output of VersionColumn to a representation.
+	Tell bool
 }
 
 var (
 	errWriteOrder = fault.New(fault.Invalid, "validation_error",
-		"order, limit, offset, @distinct and @cursor cannot be used with an update or a delete; select the rows by filters")
+		"limit, offset, @distinct and @cursor cannot be used with an update or a delete; select the rows by filters")
 	errKeyNeeded = fault.New(fault.Invalid, "validation_error", "the relation has no primary key")
 	errNoXmin    = fault.New(fault.Invalid, "validation_error", "If-Match works on tables only")
 	errManyKey   = fault.New(fault.Invalid, "validation_error", "an object of the body addresses no row")
@@ -57,7 +59,7 @@ func (c Context) Update(rel *introspect.Relation, q *query.Request, u Update) (*
 	if u.Body.Rows == 0 {
 		columns = nil
 	}
-	return c.update(&b, rel, q, assignments{columns: columns, values: set}, u.Return, u.IfMatch)
+	return c.update(&b, rel, q, assignments{columns: columns, values: set, more: extras{version: u.Tell}}, u.Return, u.IfMatch)
 }
 
 // memberValue is the encoded value of a column in a row; nil where the row has none.
@@ -76,6 +78,7 @@ type assignments struct {
 	values     []string
 	from       string
 	conditions []string
+	more       extras
 }
 
 // update writes an update and what it returns.
@@ -102,7 +105,7 @@ func (c Context) update(
 	if err := c.writeWhere(b, rel, q, set.conditions, ifMatch); err != nil {
 		return nil, err
 	}
-	return c.answer(b, rel, q, ret, false)
+	return c.answer(b, rel, q, ret, set.more)
 }
 
 // writeWhere writes the filters, further conditions and the test of xmin.
@@ -134,9 +137,9 @@ func (c Context) writeWhere(
 	return b.err
 }
 
-// checkWrite refuses what would change which rows an update or a delete means.
+// checkWrite refuses what would change which rows an update or a delete means. An order is for the answer.
 func checkWrite(q *query.Request) error {
-	if len(q.Order) > 0 || q.Limit != nil || q.Offset != nil || q.Distinct != nil || q.Cursor != nil {
+	if q.Limit != nil || q.Offset != nil || q.Distinct != nil || q.Cursor != nil {
 		return errWriteOrder
 	}
 	return nil
@@ -231,87 +234,4 @@ func sameKey(t *introspect.Type, text []byte) []byte {
 		}
 	}
 	return text
-}
-
-// Patch describes a PATCH with a JSON patch or a JSON merge patch.
-type Patch struct {
-	// Ops are the operations of a JSON patch; nil for a merge patch. Rows in which one of them is not possible, because
-	// its test fails or its place is not there, are not changed and not returned.
-	Ops []PatchOp
-	// Merge is the only object of a merge patch: JSON columns given as objects are merged, others are set.
-	Merge   *Body
-	Return  Return
-	IfMatch *string
-}
-
-// Patch compiles an update of the rows that the filters of q select.
-func (c Context) Patch(rel *introspect.Relation, q *query.Request, p Patch) (*Statement, error) {
-	var b builder
-	var set assignments
-	var err error
-	if p.Merge != nil {
-		set, err = c.mergeAssignments(&b, rel, p.Merge)
-	} else {
-		set, err = opAssignments(&b, rel, p.Ops)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return c.update(&b, rel, q, set, p.Return, p.IfMatch)
-}
-
-func (c Context) mergeAssignments(b *builder, rel *introspect.Relation, body *Body) (assignments, error) {
-	if !body.Single {
-		return assignments{}, errBody.Msgf("A merge patch is one object.")
-	}
-	columns, err := c.bodyColumns(rel, body, nil)
-	if err != nil {
-		return assignments{}, err
-	}
-	set := assignments{columns: columns, values: make([]string, len(columns))}
-	err = body.each(func(_ int, members []member) error {
-		for i, column := range columns { // in the order of the keys, which come once each
-			set.values[i], err = mergeValue(column, "t."+quote(column.Name), members[i].raw, b.param)
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	return set, err
-}
-
-// opAssignments compiles the operations of a JSON patch. Those on different columns do not depend on each other.
-func opAssignments(b *builder, rel *introspect.Relation, ops []PatchOp) (assignments, error) {
-	var set assignments
-	byColumn := map[string][]PatchOp{}
-	for _, op := range ops {
-		name := op.Path[0]
-		column := rel.Column(name)
-		if column == nil {
-			return set, noColumn(rel, name)
-		}
-		if byColumn[name] == nil {
-			set.columns = append(set.columns, column)
-		}
-		byColumn[name] = append(byColumn[name], op)
-	}
-	columns := set.columns
-	set.columns = nil
-	for _, column := range columns {
-		w := patchWriter{column: column, param: b.param}
-		ops := byColumn[column.Name]
-		change, err := w.compile(ops, "t."+quote(column.Name))
-		if err != nil {
-			return set, err
-		}
-		if change.condition != "" {
-			set.conditions = append(set.conditions, "("+change.condition+")")
-		}
-		if slices.ContainsFunc(ops, func(op PatchOp) bool { return op.Op != "test" }) {
-			set.columns = append(set.columns, column)
-			set.values = append(set.values, change.value)
-		}
-	}
-	return set, nil
 }

@@ -1,10 +1,6 @@
 package compile
 
-import (
-	"strconv"
-
-	"github.com/boughdb/bough/server/query"
-)
+import "strconv"
 
 // mode is how a level's outputs are written.
 type mode byte
@@ -150,9 +146,13 @@ func (l *level) writeWhere(joined bool) {
 		l.embed.writeLink(and)
 	}
 	for _, c := range l.where {
-		if !l.ofGroups(c) {
+		switch {
+		case !l.ofGroups(c):
 			and()
 			l.writeCond(c)
+		case l.lifted:
+			b.fail(errOperator.Msgf("The aggregates of '%s' are the parent's, because it is spread: filter by their names alone.",
+				l.embed.item.Target))
 		}
 	}
 	for _, e := range l.embeds {
@@ -170,12 +170,13 @@ func (l *level) writeBounds() {
 	if l.maxRows > 0 && (limit == nil || *limit > l.maxRows) {
 		limit = &l.maxRows
 	}
-	switch {
-	case limit != nil:
+	if l.embed != nil && l.embed.unbounded() && (limit == nil || *limit > 1) {
+		one := int64(1)
+		limit = &one
+	}
+	if limit != nil {
 		b.write(" limit ")
 		b.value(strconv.FormatInt(*limit, 10))
-	case l.embed != nil && l.embed.unbounded():
-		b.write(" limit 1")
 	}
 	if l.offset != nil && *l.offset > 0 {
 		b.write(" offset ")
@@ -215,19 +216,4 @@ func (l *level) child(name string) *embed {
 		}
 	}
 	return nil
-}
-
-// ofGroups reports whether a condition is on an aggregate, and so is for HAVING.
-func (l *level) ofGroups(c query.Cond) bool {
-	switch c := c.(type) {
-	case *query.Filter:
-		return l.aggregateNamed(c.Field) != nil
-	case *query.Logic:
-		for _, inner := range c.Conds {
-			if l.ofGroups(inner) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -7,12 +7,24 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
 	"github.com/getkin/kin-openapi/routers"
 	"github.com/getkin/kin-openapi/routers/gorillamux"
 
 	"github.com/boughdb/bough/gen/api"
 )
+
+// The contract's text formats that kin-openapi cannot read by itself. Its table of decoders is filled before anything
+// reads it.
+func init() {
+	for _, mediaType := range []string{"application/x-ndjson", "text/html"} {
+		openapi3filter.RegisterBodyDecoder(mediaType, func(body io.Reader, _ http.Header, _ *openapi3.SchemaRef, _ openapi3filter.EncodingFn) (any, error) {
+			data, err := io.ReadAll(body)
+			return string(data), err
+		})
+	}
+}
 
 var contractRouter = sync.OnceValues(func() (routers.Router, error) {
 	spec, err := api.GetSpec()
@@ -64,7 +76,7 @@ func (c contract) RoundTrip(r *http.Request) (*http.Response, error) {
 	err = openapi3filter.ValidateResponse(r.Context(), &openapi3filter.ResponseValidationInput{
 		RequestValidationInput: &openapi3filter.RequestValidationInput{Request: r, PathParams: params, Route: route},
 		Status:                 resp.StatusCode, Header: resp.Header, Body: io.NopCloser(bytes.NewReader(body)),
-		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true},
+		Options: &openapi3filter.Options{IncludeResponseStatus: true, MultiError: true, ExcludeResponseBody: len(body) == 0 && resp.Header.Get("Content-Type") == ""},
 	})
 	if err != nil {
 		c.t.Errorf("%s %s: the answer %d is not in the contract: %v\n%s", r.Method, r.URL.Path, resp.StatusCode, err, body)

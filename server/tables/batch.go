@@ -158,7 +158,11 @@ func (b *batch) do(ctx context.Context, tx *rows.Tx, op operation) error {
 	if p.form.sink != nil {
 		step.Sink = p.form.sink(body, p.statement.Output)
 	}
-	if err := tx.Run(ctx, step); err != nil {
+	steps := []rows.Step{step}
+	if p.before != nil {
+		steps = []rows.Step{{Statement: p.before}, step}
+	}
+	if err := tx.Run(ctx, steps...); err != nil {
 		return r.failed(ctx, err)
 	}
 	if p.decide != nil {

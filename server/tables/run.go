@@ -18,6 +18,8 @@ import (
 
 // plan is how a request is carried out: its statements, what becomes of their rows, and what the answer's head says.
 type plan struct {
+	// before runs first, in the same transaction; nil where there is nothing to do.
+	before    *compile.Statement
 	statement *compile.Statement
 	// count gives the number of all records, in its only value; nil where it was not asked for.
 	count *compile.Statement
@@ -66,6 +68,9 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 			err = p.early(total)
 		}
 		return err
+	}
+	if p.before != nil {
+		steps = append(steps, rows.Step{Statement: p.before})
 	}
 	body := rows.NewBody(func() (io.Writer, error) {
 		// What comes now takes as long as the client takes to read it.

@@ -54,8 +54,14 @@ func (r *request) startWrite(rel *introspect.Relation, q *query.Request, one boo
 }
 
 // planWrite makes the plan of a write whose statement is compiled.
-func (r *request) planWrite(w *writing, st *compile.Statement) *plan {
+//
+// read, where it is not nil, reads what the statement wrote, in the same transaction.
+func (r *request) planWrite(w *writing, st, read *compile.Statement) *plan {
 	p := &plan{statement: st, hold: true}
+	if read != nil {
+		p.before, p.statement = st, read
+		st = read
+	}
 	switch w.ret {
 	case compile.ReturnRepresentation:
 		p.form = w.form
@@ -77,6 +83,9 @@ func (r *request) planWrite(w *writing, st *compile.Statement) *plan {
 // writeHead is the head of a write's answer.
 func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result) (*Head, error) {
 	h := &Head{Outcome: OK, Applied: r.writeApplied(), Profile: r.served()}
+	if i := hiddenIndex(st, compile.VersionColumn); i >= 0 && i < len(res.Hidden) && w.one {
+		h.ETag = recordTag(res.Hidden[i])
+	}
 	if r.Key != nil && res.Affected == 0 {
 		return nil, r.absent()
 	}
@@ -108,7 +117,7 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 
 // writeApplied names the preferences that a write honoured.
 func (r *request) writeApplied() string {
-	honoured := []string{"return", "tx", "timezone", "handling", "count"}
+	honoured := []string{"return", "tx", "timezone", "handling", "count", "nested"}
 	if r.Method == "POST" {
 		honoured = append(honoured, "resolution", "missing")
 	}
@@ -166,7 +175,7 @@ func (w *writing) key(st *compile.Statement, res *rows.Result) []string {
 			key[i] = *w.keys.Rows[0][i]
 			continue
 		}
-		n := hiddenIndex(st, col.Name)
+		n := hiddenIndex(st, compile.KeyColumn+col.Name)
 		if n < 0 || n >= len(res.Hidden) || res.Hidden[n] == nil {
 			return nil
 		}
@@ -203,6 +212,7 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 	w.created = true
 	in := compile.Insert{
 		Body: body, Columns: q.Columns, MissingDefault: r.prefer.Missing == query.MissingDefault || r.prefer.Missing == "" && r.Dialect.MissingDefault, OnConflict: q.OnConflict, Return: w.ret,
+		Tell: w.one,
 	}
 	switch r.prefer.Resolution {
 	case query.MergeDuplicates:
@@ -214,22 +224,49 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 			return nil, fault.Validation("on_conflict= needs Prefer: resolution=merge-duplicates or resolution=ignore-duplicates")
 		}
 	}
-	st, err := r.context().Insert(rel, q, in)
+	c := r.context()
+	if !c.IsNested(rel, body) {
+		st, err := c.Insert(rel, q, in)
+		if err != nil {
+			return nil, err
+		}
+		return r.planWrite(w, st, nil), nil
+	}
+	if q.Columns != nil || in.Conflict == compile.ConflictIgnore {
+		return nil, fault.Validation("columns= and resolution=ignore-duplicates cannot be used with related records in the body")
+	}
+	nested := compile.Nested{Body: body, Mode: r.nestedMode(), Return: w.ret}
+	if in.Conflict == compile.ConflictMerge && nested.Mode == compile.NestedInsert {
+		nested.Mode = compile.NestedMerge
+	}
+	st, read, err := c.InsertNested(rel, q, nested)
 	if err != nil {
 		return nil, err
 	}
-	return r.planWrite(w, st), nil
+	return r.planWrite(w, st, read), nil
+}
+
+// nestedMode is what happens to related records that are there already.
+func (r *request) nestedMode() compile.NestedMode {
+	switch r.prefer.Nested {
+	case query.NestedMerge:
+		return compile.NestedMerge
+	case query.NestedReplace:
+		return compile.NestedReplace
+	}
+	return compile.NestedInsert
 }
 
 // filtered makes sure that an update or a delete says which records it means.
-func (r *request) filtered(q *query.Request) error {
-	if !r.Dialect.RequireFilter {
-		return nil
+func (r *request) filtered(rel *introspect.Relation, q *query.Request) error {
+	some, err := r.context().Filtered(rel, q)
+	if err != nil || !r.Dialect.RequireFilter {
+		return err
 	}
-	if len(q.Where) == 0 && !q.All {
+	if !some && !q.All {
 		return errUnfiltered
 	}
-	if len(q.Where) > 0 && q.All {
+	if some && q.All {
 		return fault.Validation("@all= means every record, but there are filters as well; leave one of them out")
 	}
 	return nil
@@ -259,10 +296,10 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 	c := r.context()
 	switch mediaType {
 	case "application/json-patch+json", "application/merge-patch+json":
-		if err := r.filtered(q); err != nil {
+		if err := r.filtered(rel, q); err != nil {
 			return nil, err
 		}
-		patch := compile.Patch{Return: w.ret, IfMatch: ifMatch}
+		patch := compile.Patch{Return: w.ret, IfMatch: ifMatch, Tell: w.one}
 		data, err := r.readBody()
 		if err != nil {
 			return nil, err
@@ -283,10 +320,10 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 		if err != nil {
 			return nil, err
 		}
-		u := compile.Update{Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch}
+		u := compile.Update{Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch, Tell: w.one}
 		many := !body.Single && r.Key == nil && bytes.HasPrefix(bytes.TrimSpace(body.JSON), []byte("["))
 		if !many || !r.Dialect.RequireFilter {
-			if err := r.filtered(q); err != nil {
+			if err := r.filtered(rel, q); err != nil {
 				return nil, err
 			}
 		}
@@ -295,6 +332,11 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 			return nil, fault.Validation("the body of a PATCH of one record is one object")
 		case many && (r.Dialect.RequireFilter || body.Rows > 1):
 			st, err = c.UpdateMany(rel, q, u)
+		case c.IsNested(rel, body):
+			return r.planNestedUpdate(w, body)
+		case r.Key != nil && len(body.Columns) == 0:
+			// Nothing is to be changed: the record is only read.
+			st, err = c.Select(rel, q, compile.Options{})
 		default:
 			st, err = c.Update(rel, q, u)
 		}
@@ -302,7 +344,38 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 			return nil, err
 		}
 	}
-	return r.planWrite(w, st), nil
+	return r.planWrite(w, st, nil), nil
+}
+
+// planNestedUpdate plans a PATCH of a record together with related ones.
+func (r *request) planNestedUpdate(w *writing, body *compile.Body) (*plan, error) {
+	if r.Key == nil || w.q.Columns != nil || r.IfMatch != "" {
+		return nil, fault.Validation("related records in the body are for a PATCH of one record, without columns= and If-Match")
+	}
+	key, err := r.keyValues(w.rel)
+	if err != nil {
+		return nil, err
+	}
+	if len(w.q.Where) > len(w.rel.PrimaryKey) {
+		return nil, fault.Validation("filters cannot be used with related records in the body")
+	}
+	st, read, err := r.context().UpdateNested(w.rel, w.q, key, compile.Nested{Body: body, Mode: r.nestedMode(), Return: w.ret})
+	if err != nil {
+		return nil, err
+	}
+	p := r.planWrite(w, st, read)
+	// Where the record may be read but not changed, its related ones must not be written either.
+	decide := p.decide
+	p.decide = func(res *rows.Result) error {
+		if res.Rows == 0 && res.Affected == 0 {
+			return r.absent()
+		}
+		if decide != nil {
+			return decide(res)
+		}
+		return nil
+	}
+	return p, nil
 }
 
 // planDelete plans a DELETE.
@@ -313,7 +386,7 @@ func (r *request) planDelete(rel *introspect.Relation, q *query.Request) (*plan,
 	if err := r.keyed(rel, q); err != nil {
 		return nil, err
 	}
-	if err := r.filtered(q); err != nil {
+	if err := r.filtered(rel, q); err != nil {
 		return nil, err
 	}
 	w, err := r.startWrite(rel, q, r.Key != nil)
@@ -328,7 +401,7 @@ func (r *request) planDelete(rel *introspect.Relation, q *query.Request) (*plan,
 	if err != nil {
 		return nil, err
 	}
-	return r.planWrite(w, st), nil
+	return r.planWrite(w, st, nil), nil
 }
 
 // planReplace plans a PUT: by the path's key, or in PostgREST's dialect by filters for equality on exactly the key.
@@ -351,11 +424,11 @@ func (r *request) planReplace(rel *introspect.Relation, q *query.Request) (*plan
 		return nil, err
 	}
 	q.Where = nil
-	st, err := r.context().Replace(rel, q, compile.Replace{Key: key, Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch})
+	st, err := r.context().Replace(rel, q, compile.Replace{Key: key, Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch, Tell: w.one})
 	if err != nil {
 		return nil, err
 	}
-	return r.planWrite(w, st), nil
+	return r.planWrite(w, st, nil), nil
 }
 
 // replacedKey is the key of the record that a PUT means.
