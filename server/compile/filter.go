@@ -10,9 +10,9 @@ import (
 )
 
 // For the statements that write: a builder (builder.go) is shared by all parts of a statement, so that parameters are
-// numbered through. own checks that a write's filters are on its own columns, and where appends them to the builder;
-// the statement gives the alias to its target, as in "update posts as t set …". Context.Returning's list uses the alias t
-// (rowAlias). Errors stay in builder.err.
+// numbered through. own gives the filters that choose the rows to write, which are not Request.Where alone, and where
+// appends them to the builder; the statement gives the alias to its target, as in "update posts as t set …".
+// Context.Returning's list uses the alias t (rowAlias). Errors stay in builder.err.
 
 var (
 	errOperator    = fault.New(fault.Invalid, "PGRST100", "invalid filter")
