@@ -147,3 +147,43 @@ func writeFile(t *testing.T, text string) string {
 	}
 	return name
 }
+
+// The commands for data: which tables there are, and any request.
+func TestCommandLineForData(t *testing.T) {
+	t.Parallel()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := servertest.Start(t)
+	c := cli{path, t.TempDir(), s.URL}
+	c.ok(t, "sql", "-c", "create table note (id int primary key, text text); comment on table note is 'things to remember'")
+	if got := c.ok(t, "tables"); !strings.Contains(got, "/api/v1/tables/notes") || !strings.Contains(got, "read, write") {
+		t.Errorf("tables:\n%s", got)
+	}
+	if got := c.ok(t, "tables", "-o", "yaml"); !strings.Contains(got, "comment: things to remember") {
+		t.Errorf("tables as YAML:\n%s", got)
+	}
+	body := writeFile(t, `[{"id": 1, "text": "one"}, {"id": 2, "text": "two"}]`)
+	for _, step := range []struct {
+		want string
+		args []string
+	}{
+		{`[{"id":1,"text":"one"},{"id":2,"text":"two"}]`, []string{"post", "tables/notes", "-d", "@" + body}},
+		{`[{"text":"two"}]`, []string{"get", "/api/v1/tables/notes?select=text&id.eq=2"}},
+		{`{"id":2,"text":"too"}`, []string{"patch", "tables/notes/2", "-d", `{"text": "too"}`}},
+		{``, []string{"delete", "tables/notes/2", "-H", "Prefer: return=minimal"}},
+		{`[{"id":1,"text":"one"}]`, []string{"GET", "tables/notes", "--branch", "main"}},
+	} {
+		if got := c.ok(t, append([]string{"api"}, step.args...)...); got != step.want {
+			t.Errorf("bough api %s: %q, want %q", strings.Join(step.args, " "), got, step.want)
+		}
+	}
+	if got := c.ok(t, "api", "get", "tables/notes/1", "-i"); !strings.HasPrefix(got, "HTTP/1.1 200 OK\r\n") && !strings.HasPrefix(got, "HTTP/1.1 200 OK\n") || !strings.Contains(got, "Etag: ") {
+		t.Errorf("with headers:\n%s", got)
+	}
+	c.fails(t, 1, "PGRST205", "api", "get", "tables/nowhere")
+	c.fails(t, 1, "branch_not_found", "api", "get", "tables/notes", "--branch", "nowhere")
+	c.fails(t, 2, "no method", "api", "fetch", "tables/notes")
+	c.fails(t, 2, "Name: value", "api", "get", "tables/notes", "-H", "nonsense")
+}

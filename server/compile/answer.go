@@ -112,7 +112,7 @@ func (c Context) answerFrom(
 		Args: b.args, From: written, Has: has,
 	}
 	read := *q
-	read.Where = nil // the write has filtered
+	read.Where, read.Embeds = nil, shown(q) // the write has filtered
 	statement, err := c.SelectFrom(source, rel, &read, Options{})
 	if err != nil || !inserted {
 		return statement, err
@@ -164,7 +164,7 @@ func (c Context) nothing(rel *introspect.Relation, q *query.Request, ret Return)
 		list, has := c.readable(rel)
 		source := Source{With: "with " + written + " as (select " + list + " from " + none + ")", From: written, Has: has}
 		read := *q
-		read.Where = nil
+		read.Where, read.Embeds = nil, shown(q) // the write has filtered
 		return c.SelectFrom(source, rel, &read, Options{})
 	}
 	b.write("select where false")

@@ -34,9 +34,7 @@ func (c Context) own(rel *introspect.Relation, q *query.Request) ([]query.Cond, 
 	conds := q.Where
 	for _, key := range sortedKeys(q.Embeds) {
 		m := q.Embeds[key]
-		if slices.ContainsFunc(q.Select, func(i query.Item) bool {
-			return i.Kind == query.Embed && (i.Alias == m.Path[0] || i.Target == m.Path[0])
-		}) {
+		if selects(q, m.Path[0]) {
 			continue
 		}
 		for _, cond := range m.Where {
@@ -48,6 +46,27 @@ func (c Context) own(rel *introspect.Relation, q *query.Request) ([]query.Cond, 
 		}
 	}
 	return conds, nil
+}
+
+// shown returns the modifiers of what select embeds: those of a write that are for its answer.
+func shown(q *query.Request) map[string]*query.Modifiers {
+	var embeds map[string]*query.Modifiers
+	for key, m := range q.Embeds {
+		if selects(q, m.Path[0]) {
+			if embeds == nil {
+				embeds = map[string]*query.Modifiers{}
+			}
+			embeds[key] = m
+		}
+	}
+	return embeds
+}
+
+// selects reports whether a request's select embeds a relation under that name.
+func selects(q *query.Request, name string) bool {
+	return slices.ContainsFunc(q.Select, func(i query.Item) bool {
+		return i.Kind == query.Embed && (i.Alias == name || i.Target == name)
+	})
 }
 
 // Filtered reports whether a request to update or delete says which rows it means.

@@ -116,7 +116,7 @@ func (w *nestedWriter) reading(q *query.Request) (*Statement, error) {
 		From: written, Has: has,
 	}
 	again := *q
-	again.Where = nil
+	again.Where, again.Embeds = nil, shown(q) // the write has filtered
 	c := w.Context
 	c.MaxRows = 0
 	return c.SelectFrom(source, rel, &again, Options{})

@@ -122,7 +122,11 @@ func (c Context) writeWhere(
 		}
 		conditions = append(conditions[:len(conditions):len(conditions)], "t.xmin = "+b.param([]byte(xmin))+"::xid")
 	}
-	filters := b.capture(func() { c.where(b, rel, q.Where, "t") })
+	conds, err := c.own(rel, q)
+	if err != nil {
+		return err
+	}
+	filters := b.capture(func() { c.where(b, rel, conds, "t") })
 	if filters, ok := strings.CutPrefix(filters, " where "); ok {
 		conditions = append(conditions[:len(conditions):len(conditions)], "("+filters+")")
 	}

@@ -162,7 +162,7 @@ func TestListOfTables(t *testing.T) {
 		got[table.Path] = strings.Join(ops, " ")
 	}
 	diff(t, "what a user may do", map[string]string{"/api/v1/tables/customers": "select", "/api/v1/tables/lines": "insert"}, got)
-	if all := must[*client.ListTablesResponse](t, 200)(s.Service(t).ListTablesWithResponse(t.Context(), nil)).JSON200.Tables; len(all) != 5 || all[0].Name != "big_purchase" {
+	if all := must[*client.ListTablesResponse](t, 200)(s.Service(t).ListTablesWithResponse(t.Context(), nil)).JSON200.Tables; len(all) != 6 || all[0].Name != "big_purchase" {
 		t.Errorf("%d tables with a service key: %+v", len(all), all)
 	}
 }

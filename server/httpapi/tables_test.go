@@ -47,6 +47,9 @@ create table line (
 );
 insert into line values (1, 'tea', 2, null), (1, 'cups, white', 6, 'fragile'), (2, 'tea', 1, 'none');
 
+create table dotted ("a.b" int primary key, v text);
+insert into dotted values (1, 'one'), (2, 'two'), (3, 'three');
+
 create table nokey (a int, b text);
 insert into nokey values (1, 'x'), (2, 'y');
 
@@ -308,6 +311,10 @@ func TestWritesOfManyRecords(t *testing.T) {
 		{name: "a deletion of all", method: "DELETE", path: "tables/lines", status: 400, code: "validation_error", want: "@all=true"},
 		{name: "a mistyped deletion", method: "DELETE", path: "tables/lines?purchase_id.eq.1", status: 400, code: "PGRST100", want: ""},
 		{name: "a deletion by what is no column", method: "DELETE", path: "tables/lines?purchase.id.eq=1", status: 400, code: "*", want: ""},
+		{name: "an update by a column with a dot", method: "PATCH", path: "tables/dotteds?a.b.eq=1", body: `{"a.b": 10}`, want: `[{"a.b":10,"v":"one"}]`},
+		{name: "a filter on what is not embedded", method: "PATCH", path: "tables/dotteds?a.b.gt=0&x.y.eq=1", body: `{"v": "lost"}`, status: 400, code: "PGRST108", want: "x"},
+		{name: "a deletion by a column with a dot", method: "DELETE", path: "tables/dotteds?a.b.eq=2&v.neq=x", want: `[{"a.b":2,"v":"two"}]`},
+		{path: "tables/dotteds?order=v", want: `[{"a.b":10,"v":"one"},{"a.b":3,"v":"three"}]`},
 		{name: "a deletion of all, meant", method: "DELETE", path: "tables/nokeys?@all", headers: []string{"Prefer", "return=minimal, count=exact"}, status: 204, head: map[string]string{"Content-Range": "0-1/2"}},
 	})
 }
