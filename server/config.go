@@ -38,6 +38,8 @@ type Config struct {
 	LogFormat          string
 	TrustedProxies     []string
 	ShutdownTimeout    time.Duration
+	Auth               AuthConfig
+	Mail               MailConfig
 	Branching          struct {
 		Enabled          bool
 		MaxBranches      int
@@ -96,11 +98,13 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")
 	f.Int32Var(&c.Pool.Control, "pool.control", 30, "most connections to the control database")
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
+	c.Auth.settings(f)
+	c.Mail.settings(f)
 	return f
 }
 
 // Secrets are the settings whose values are never shown in full.
-var Secrets = []string{"service-key", "database-url", "control-database-url"}
+var Secrets = []string{"service-key", "database-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
 
 // Origin says where a setting's value came from.
 type Origin string
@@ -262,6 +266,11 @@ func (c *Config) check() error {
 	if c.Branching.SeedPath != "" {
 		if info, err := os.Stat(c.Branching.SeedPath); err != nil || !info.IsDir() {
 			bad("branching.seed-path: %q is not a directory", c.Branching.SeedPath)
+		}
+	}
+	for _, err := range []error{c.Auth.check(), c.Mail.check()} {
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
 	sort.Slice(errs, func(i, j int) bool { return errs[i].Error() < errs[j].Error() })

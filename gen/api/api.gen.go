@@ -10,6 +10,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"path"
@@ -209,6 +210,21 @@ func (e KeyType) Valid() bool {
 	}
 }
 
+// Defines values for MagicLinkRequestCodeChallengeMethod.
+const (
+	MagicLinkRequestCodeChallengeMethodS256 MagicLinkRequestCodeChallengeMethod = "S256"
+)
+
+// Valid indicates whether the value is a known member of the MagicLinkRequestCodeChallengeMethod enum.
+func (e MagicLinkRequestCodeChallengeMethod) Valid() bool {
+	switch e {
+	case MagicLinkRequestCodeChallengeMethodS256:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for ReadinessStatus.
 const (
 	ReadinessStatusOk          ReadinessStatus = "ok"
@@ -275,6 +291,57 @@ func (e Scope) Valid() bool {
 	}
 }
 
+// Defines values for SessionTokenType.
+const (
+	SessionTokenTypeBearer SessionTokenType = "Bearer"
+)
+
+// Valid indicates whether the value is a known member of the SessionTokenType enum.
+func (e SessionTokenType) Valid() bool {
+	switch e {
+	case SessionTokenTypeBearer:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SessionEntryMethod.
+const (
+	SessionEntryMethodMagicLink SessionEntryMethod = "magic_link"
+	SessionEntryMethodPassword  SessionEntryMethod = "password"
+)
+
+// Valid indicates whether the value is a known member of the SessionEntryMethod enum.
+func (e SessionEntryMethod) Valid() bool {
+	switch e {
+	case SessionEntryMethodMagicLink:
+		return true
+	case SessionEntryMethodPassword:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UserRole.
+const (
+	UserRoleAdmin         UserRole = "admin"
+	UserRoleAuthenticated UserRole = "authenticated"
+)
+
+// Valid indicates whether the value is a known member of the UserRole enum.
+func (e UserRole) Valid() bool {
+	switch e {
+	case UserRoleAdmin:
+		return true
+	case UserRoleAuthenticated:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for DeleteBranchParamsChildren.
 const (
 	DeleteBranchParamsChildrenCascade DeleteBranchParamsChildren = "cascade"
@@ -287,6 +354,27 @@ func (e DeleteBranchParamsChildren) Valid() bool {
 	case DeleteBranchParamsChildrenCascade:
 		return true
 	case DeleteBranchParamsChildrenOrphan:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for SignOutParamsScope.
+const (
+	SignOutParamsScopeGlobal SignOutParamsScope = "global"
+	SignOutParamsScopeLocal  SignOutParamsScope = "local"
+	SignOutParamsScopeOthers SignOutParamsScope = "others"
+)
+
+// Valid indicates whether the value is a known member of the SignOutParamsScope enum.
+func (e SignOutParamsScope) Valid() bool {
+	switch e {
+	case SignOutParamsScopeGlobal:
+		return true
+	case SignOutParamsScopeLocal:
+		return true
+	case SignOutParamsScopeOthers:
 		return true
 	default:
 		return false
@@ -336,6 +424,35 @@ type ActivityEntryStatus string
 // ActivityList defines model for ActivityList.
 type ActivityList struct {
 	Activity []ActivityEntry `json:"activity"`
+}
+
+// AdminUser defines model for AdminUser.
+type AdminUser struct {
+	// AppMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	AppMetadata Metadata  `json:"app_metadata"`
+	CreatedAt   time.Time `json:"created_at"`
+
+	// DisabledAt Since when she is shut out.
+	DisabledAt    *time.Time         `json:"disabled_at"`
+	Email         string             `json:"email"`
+	EmailVerified bool               `json:"email_verified"`
+	HasPassword   bool               `json:"has_password"`
+	ID            openapi_types.UUID `json:"id"`
+	LastSignInAt  *time.Time         `json:"last_sign_in_at"`
+
+	// NewEmail The address she asked to change to, until she confirms it.
+	NewEmail *string `json:"new_email"`
+
+	// Role `admin`: an administrator of the installation. The database role of both is `authenticated`.
+	Role      UserRole  `json:"role"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// UserMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	UserMetadata Metadata `json:"user_metadata"`
 }
 
 // Branch defines model for Branch.
@@ -473,6 +590,36 @@ type CreateKeyRequest struct {
 	UserID *openapi_types.UUID `json:"user_id,omitempty"`
 }
 
+// CreateUserRequest defines model for CreateUserRequest.
+type CreateUserRequest struct {
+	// AppMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	AppMetadata *Metadata `json:"app_metadata,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email Email `json:"email"`
+
+	// EmailVerified Whether the address is taken as confirmed.
+	EmailVerified *bool `json:"email_verified,omitempty"`
+
+	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password *Password `json:"password,omitempty"`
+
+	// Role `admin`: an administrator of the installation. The database role of both is `authenticated`.
+	Role *UserRole `json:"role,omitempty"`
+
+	// UserMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	UserMetadata *Metadata `json:"user_metadata,omitempty"`
+}
+
 // CreatedBranch defines model for CreatedBranch.
 type CreatedBranch struct {
 	CreatedAt time.Time `json:"created_at"`
@@ -517,6 +664,11 @@ type CreatedKey struct {
 // then the server's seed files.
 type DataCloneMode string
 
+// Email An e-mail address. Upper and lower case are the same.
+//
+// Example: ada@example.com
+type Email = string
+
 // Error The body of every error.
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
@@ -553,6 +705,22 @@ type Health struct {
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
 
+// JWK A public key (RFC 7517).
+type JWK struct {
+	Alg *string `json:"alg,omitempty"`
+	Crv *string `json:"crv,omitempty"`
+	Kid string  `json:"kid"`
+	Kty string  `json:"kty"`
+	Use *string `json:"use,omitempty"`
+	X   *string `json:"x,omitempty"`
+	Y   *string `json:"y,omitempty"`
+}
+
+// JWKS defines model for JWKS.
+type JWKS struct {
+	Keys []JWK `json:"keys"`
+}
+
 // Key defines model for Key.
 type Key struct {
 	CreatedAt time.Time          `json:"created_at"`
@@ -588,6 +756,44 @@ type KeyList struct {
 // KeyType `service`: may do everything. `client`: acts as a user, within scopes.
 type KeyType string
 
+// MagicLinkRequest defines model for MagicLinkRequest.
+type MagicLinkRequest struct {
+	// CodeChallenge PKCE (RFC 7636); whoever redeems the token or code must then send the verifier.
+	CodeChallenge       *string                              `json:"code_challenge,omitempty"`
+	CodeChallengeMethod *MagicLinkRequestCodeChallengeMethod `json:"code_challenge_method,omitempty"`
+
+	// CreateUser Whether an unknown address becomes a user when the link is followed (as far as sign-up is open).
+	CreateUser *bool `json:"create_user,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email Email `json:"email"`
+
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+}
+
+// MagicLinkRequestCodeChallengeMethod defines model for MagicLinkRequest.CodeChallengeMethod.
+type MagicLinkRequestCodeChallengeMethod string
+
+// MailSent defines model for MailSent.
+type MailSent struct {
+	Message string `json:"message"`
+}
+
+// Metadata Any JSON object of at most 4 KiB.
+//
+// Example: {"name":"Ada"}
+type Metadata map[string]interface{}
+
+// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+//
+// Example: correct horse battery
+type Password = string
+
 // PoolStats defines model for PoolStats.
 type PoolStats struct {
 	// AcquiredConns Connections at work.
@@ -620,6 +826,16 @@ type Readiness struct {
 // ReadinessStatus defines model for Readiness.Status.
 type ReadinessStatus string
 
+// RedirectURL Where the browser goes after the link; one of `auth.redirect_urls`.
+//
+// Example: https://app.example.com/callback
+type RedirectURL = string
+
+// RefreshRequest defines model for RefreshRequest.
+type RefreshRequest struct {
+	RefreshToken string `json:"refresh_token"`
+}
+
 // ResetBranch defines model for ResetBranch.
 type ResetBranch struct {
 	ID openapi_types.UUID `json:"id"`
@@ -634,6 +850,112 @@ type ResetBranch struct {
 // Scope A permission of a client key or an OAuth token.
 type Scope string
 
+// Session defines model for Session.
+type Session struct {
+	// AccessToken A JWT, for `Authorization: Bearer`.
+	AccessToken string `json:"access_token"`
+
+	// ExpiresAt The same as Unix time.
+	ExpiresAt int64 `json:"expires_at"`
+
+	// ExpiresIn Seconds until the access token expires.
+	ExpiresIn int `json:"expires_in"`
+
+	// RefreshToken Good for one more pair of tokens.
+	RefreshToken string           `json:"refresh_token"`
+	TokenType    SessionTokenType `json:"token_type"`
+	User         User             `json:"user"`
+}
+
+// SessionTokenType defines model for Session.TokenType.
+type SessionTokenType string
+
+// SessionEntry defines model for SessionEntry.
+type SessionEntry struct {
+	CreatedAt time.Time `json:"created_at"`
+
+	// Current Whether the request came in this session.
+	Current bool `json:"current"`
+
+	// ExpiresAt Unless it is refreshed before.
+	ExpiresAt time.Time          `json:"expires_at"`
+	ID        openapi_types.UUID `json:"id"`
+
+	// IP Where the sign-in came from.
+	IP string `json:"ip"`
+
+	// Method How it began.
+	Method      SessionEntryMethod `json:"method"`
+	RefreshedAt time.Time          `json:"refreshed_at"`
+
+	// UserAgent What program the sign-in came from.
+	UserAgent string `json:"user_agent"`
+}
+
+// SessionEntryMethod How it began.
+type SessionEntryMethod string
+
+// SessionList defines model for SessionList.
+type SessionList struct {
+	Sessions []SessionEntry `json:"sessions"`
+}
+
+// SignInRequest defines model for SignInRequest.
+type SignInRequest struct {
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email Email `json:"email"`
+
+	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password Password `json:"password"`
+}
+
+// SignUpRequest defines model for SignUpRequest.
+type SignUpRequest struct {
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email Email `json:"email"`
+
+	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password Password `json:"password"`
+
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+
+	// UserMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	UserMetadata *Metadata `json:"user_metadata,omitempty"`
+}
+
+// SigningKey defines model for SigningKey.
+type SigningKey struct {
+	// ActivatesAt From when on tokens are signed with it; null for a key that only verifies.
+	ActivatesAt *time.Time `json:"activates_at"`
+	CreatedAt   time.Time  `json:"created_at"`
+
+	// Kid The key's RFC 7638 thumbprint.
+	Kid string `json:"kid"`
+
+	// RetiredAt From when on its tokens are refused.
+	RetiredAt *time.Time `json:"retired_at"`
+}
+
+// SigningKeyList defines model for SigningKeyList.
+type SigningKeyList struct {
+	Keys []SigningKey `json:"keys"`
+}
+
 // UpdateBranchRequest defines model for UpdateBranchRequest.
 type UpdateBranchRequest struct {
 	// ExpiresIn How long from now, as at creation, or `never`.
@@ -646,6 +968,114 @@ type UpdateBranchRequest struct {
 
 	// Type `preview`: for a while. `persistent`: to stay.
 	Type *BranchType `json:"type,omitempty"`
+}
+
+// UpdateCurrentUserRequest defines model for UpdateCurrentUserRequest.
+type UpdateCurrentUserRequest struct {
+	// CurrentPassword 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	CurrentPassword *Password `json:"current_password,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email *Email `json:"email,omitempty"`
+
+	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password *Password `json:"password,omitempty"`
+
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+
+	// UserMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	UserMetadata *Metadata `json:"user_metadata,omitempty"`
+}
+
+// UpdateUserRequest defines model for UpdateUserRequest.
+type UpdateUserRequest struct {
+	// AppMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	AppMetadata *Metadata `json:"app_metadata,omitempty"`
+	Disabled    *bool     `json:"disabled,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email         *Email `json:"email,omitempty"`
+	EmailVerified *bool  `json:"email_verified,omitempty"`
+
+	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password *Password `json:"password,omitempty"`
+
+	// Role `admin`: an administrator of the installation. The database role of both is `authenticated`.
+	Role *UserRole `json:"role,omitempty"`
+
+	// UserMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	UserMetadata *Metadata `json:"user_metadata,omitempty"`
+}
+
+// User defines model for User.
+type User struct {
+	// AppMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	AppMetadata Metadata  `json:"app_metadata"`
+	CreatedAt   time.Time `json:"created_at"`
+	Email       string    `json:"email"`
+
+	// EmailVerified Whether she has shown that mail to the address reaches her.
+	EmailVerified bool               `json:"email_verified"`
+	ID            openapi_types.UUID `json:"id"`
+	LastSignInAt  *time.Time         `json:"last_sign_in_at"`
+
+	// NewEmail The address she asked to change to, until she confirms it.
+	NewEmail *string `json:"new_email"`
+
+	// Role `admin`: an administrator of the installation. The database role of both is `authenticated`.
+	Role      UserRole  `json:"role"`
+	UpdatedAt time.Time `json:"updated_at"`
+
+	// UserMetadata Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	UserMetadata Metadata `json:"user_metadata"`
+}
+
+// UserList defines model for UserList.
+type UserList struct {
+	// Total How many users match, whatever the limit.
+	Total int         `json:"total"`
+	Users []AdminUser `json:"users"`
+}
+
+// UserRole `admin`: an administrator of the installation. The database role of both is `authenticated`.
+type UserRole string
+
+// VerifyMagicLinkForm defines model for VerifyMagicLinkForm.
+type VerifyMagicLinkForm struct {
+	Token string `json:"token"`
+}
+
+// VerifyMagicLinkRequest defines model for VerifyMagicLinkRequest.
+type VerifyMagicLinkRequest struct {
+	// CodeVerifier What `code_challenge` was made from.
+	CodeVerifier *string `json:"code_verifier,omitempty"`
+	Token        string  `json:"token"`
 }
 
 // BranchRef defines model for BranchRef.
@@ -682,6 +1112,14 @@ type Failure = Error
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type Forbidden = Error
 
+// LinkExpired The body of every error.
+//
+// Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type LinkExpired = Error
+
+// NewSession defines model for NewSession.
+type NewSession = Session
+
 // NotFound The body of every error.
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
@@ -691,6 +1129,11 @@ type NotFound = Error
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type TooLarge = Error
+
+// TooManyAttempts The body of every error.
+//
+// Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TooManyAttempts = Error
 
 // Unauthorized The body of every error.
 //
@@ -763,6 +1206,42 @@ type ListKeysParams struct {
 	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
 }
 
+// RotateSigningKeysParams defines parameters for RotateSigningKeys.
+type RotateSigningKeysParams struct {
+	// Immediately Refuse the tokens of all older keys from now on.
+	Immediately *bool `form:"immediately,omitempty" json:"immediately,omitempty"`
+}
+
+// ListUsersParams defines parameters for ListUsers.
+type ListUsersParams struct {
+	// Email Only the user with this address.
+	Email *Email `form:"email,omitempty" json:"email,omitempty"`
+
+	// Role Only users of this role.
+	Role *UserRole `form:"role,omitempty" json:"role,omitempty"`
+
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// OpenMagicLinkParams defines parameters for OpenMagicLink.
+type OpenMagicLinkParams struct {
+	// Token The token from the mail.
+	Token string `form:"token" json:"token"`
+}
+
+// SignOutParams defines parameters for SignOut.
+type SignOutParams struct {
+	// Scope `local`: this session; `global`: all of the user; `others`: all but this one.
+	Scope *SignOutParamsScope `form:"scope,omitempty" json:"scope,omitempty"`
+}
+
+// SignOutParamsScope defines parameters for SignOut.
+type SignOutParamsScope string
+
 // CreateBranchJSONRequestBody defines body for CreateBranch for application/json ContentType.
 type CreateBranchJSONRequestBody = CreateBranchRequest
 
@@ -775,8 +1254,38 @@ type GrantBranchAccessJSONRequestBody = GrantAccessRequest
 // CreateKeyJSONRequestBody defines body for CreateKey for application/json ContentType.
 type CreateKeyJSONRequestBody = CreateKeyRequest
 
+// CreateUserJSONRequestBody defines body for CreateUser for application/json ContentType.
+type CreateUserJSONRequestBody = CreateUserRequest
+
+// UpdateUserJSONRequestBody defines body for UpdateUser for application/json ContentType.
+type UpdateUserJSONRequestBody = UpdateUserRequest
+
+// RequestMagicLinkJSONRequestBody defines body for RequestMagicLink for application/json ContentType.
+type RequestMagicLinkJSONRequestBody = MagicLinkRequest
+
+// VerifyMagicLinkJSONRequestBody defines body for VerifyMagicLink for application/json ContentType.
+type VerifyMagicLinkJSONRequestBody = VerifyMagicLinkRequest
+
+// VerifyMagicLinkFormdataRequestBody defines body for VerifyMagicLink for application/x-www-form-urlencoded ContentType.
+type VerifyMagicLinkFormdataRequestBody = VerifyMagicLinkForm
+
+// RefreshSessionJSONRequestBody defines body for RefreshSession for application/json ContentType.
+type RefreshSessionJSONRequestBody = RefreshRequest
+
+// SignInJSONRequestBody defines body for SignIn for application/json ContentType.
+type SignInJSONRequestBody = SignInRequest
+
+// SignUpJSONRequestBody defines body for SignUp for application/json ContentType.
+type SignUpJSONRequestBody = SignUpRequest
+
+// UpdateCurrentUserJSONRequestBody defines body for UpdateCurrentUser for application/json ContentType.
+type UpdateCurrentUserJSONRequestBody = UpdateCurrentUserRequest
+
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
+	// GetJWKS Get the keys that access tokens are verified with
+	// (GET /.well-known/jwks.json)
+	GetJWKS(c *gin.Context)
 	// ListBranches List branches
 	// (GET /api/v1/admin/branches)
 	ListBranches(c *gin.Context, params ListBranchesParams)
@@ -822,6 +1331,57 @@ type ServerInterface interface {
 	// RevokeKey Revoke an API key
 	// (DELETE /api/v1/admin/keys/{key_id})
 	RevokeKey(c *gin.Context, keyID openapi_types.UUID)
+	// RotateSigningKeys Change the key that access tokens are signed with
+	// (POST /api/v1/admin/signing-keys/rotate)
+	RotateSigningKeys(c *gin.Context, params RotateSigningKeysParams)
+	// ListUsers List users
+	// (GET /api/v1/admin/users)
+	ListUsers(c *gin.Context, params ListUsersParams)
+	// CreateUser Make a user
+	// (POST /api/v1/admin/users)
+	CreateUser(c *gin.Context)
+	// DeleteUser Delete a user
+	// (DELETE /api/v1/admin/users/{user_id})
+	DeleteUser(c *gin.Context, userID openapi_types.UUID)
+	// GetUser Get a user
+	// (GET /api/v1/admin/users/{user_id})
+	GetUser(c *gin.Context, userID openapi_types.UUID)
+	// UpdateUser Change a user
+	// (PATCH /api/v1/admin/users/{user_id})
+	UpdateUser(c *gin.Context, userID openapi_types.UUID)
+	// RequestMagicLink Ask for a link to sign in with
+	// (POST /api/v1/auth/magiclink)
+	RequestMagicLink(c *gin.Context)
+	// OpenMagicLink Follow a link from a mail
+	// (GET /api/v1/auth/magiclink/verify)
+	OpenMagicLink(c *gin.Context, params OpenMagicLinkParams)
+	// VerifyMagicLink Redeem a link's token, or the code it was exchanged for
+	// (POST /api/v1/auth/magiclink/verify)
+	VerifyMagicLink(c *gin.Context)
+	// RefreshSession Get new tokens for a refresh token
+	// (POST /api/v1/auth/refresh)
+	RefreshSession(c *gin.Context)
+	// ListSessions List the signed-in user's sessions
+	// (GET /api/v1/auth/sessions)
+	ListSessions(c *gin.Context)
+	// RevokeSession End one of the signed-in user's sessions
+	// (DELETE /api/v1/auth/sessions/{session_id})
+	RevokeSession(c *gin.Context, sessionID openapi_types.UUID)
+	// SignIn Sign in with e-mail address and password
+	// (POST /api/v1/auth/signin)
+	SignIn(c *gin.Context)
+	// SignOut Sign out
+	// (POST /api/v1/auth/signout)
+	SignOut(c *gin.Context, params SignOutParams)
+	// SignUp Sign up with e-mail address and password
+	// (POST /api/v1/auth/signup)
+	SignUp(c *gin.Context)
+	// GetCurrentUser Get the signed-in user
+	// (GET /api/v1/auth/user)
+	GetCurrentUser(c *gin.Context)
+	// UpdateCurrentUser Change the signed-in user
+	// (PATCH /api/v1/auth/user)
+	UpdateCurrentUser(c *gin.Context)
 	// GetHealth Is the process alive
 	// (GET /healthz)
 	GetHealth(c *gin.Context)
@@ -838,6 +1398,19 @@ type ServerInterfaceWrapper struct {
 }
 
 type MiddlewareFunc func(c *gin.Context)
+
+// GetJWKS operation middleware
+func (siw *ServerInterfaceWrapper) GetJWKS(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetJWKS(c)
+}
 
 // ListBranches operation middleware
 func (siw *ServerInterfaceWrapper) ListBranches(c *gin.Context) {
@@ -1316,6 +1889,355 @@ func (siw *ServerInterfaceWrapper) RevokeKey(c *gin.Context) {
 	siw.Handler.RevokeKey(c, keyID)
 }
 
+// RotateSigningKeys operation middleware
+func (siw *ServerInterfaceWrapper) RotateSigningKeys(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params RotateSigningKeysParams
+
+	// ------------- Optional query parameter "immediately" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "immediately", c.Request.URL.Query(), &params.Immediately, runtime.BindQueryParameterOptions{Type: "boolean", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter immediately: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RotateSigningKeys(c, params)
+}
+
+// ListUsers operation middleware
+func (siw *ServerInterfaceWrapper) ListUsers(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListUsersParams
+
+	// ------------- Optional query parameter "email" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "email", c.Request.URL.Query(), &params.Email, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter email: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "role" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "role", c.Request.URL.Query(), &params.Role, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter role: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", c.Request.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter offset: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListUsers(c, params)
+}
+
+// CreateUser operation middleware
+func (siw *ServerInterfaceWrapper) CreateUser(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.CreateUser(c)
+}
+
+// DeleteUser operation middleware
+func (siw *ServerInterfaceWrapper) DeleteUser(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "user_id" -------------
+	var userID openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", c.Param("user_id"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter user_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.DeleteUser(c, userID)
+}
+
+// GetUser operation middleware
+func (siw *ServerInterfaceWrapper) GetUser(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "user_id" -------------
+	var userID openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", c.Param("user_id"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter user_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetUser(c, userID)
+}
+
+// UpdateUser operation middleware
+func (siw *ServerInterfaceWrapper) UpdateUser(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "user_id" -------------
+	var userID openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "user_id", c.Param("user_id"), &userID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter user_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.UpdateUser(c, userID)
+}
+
+// RequestMagicLink operation middleware
+func (siw *ServerInterfaceWrapper) RequestMagicLink(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RequestMagicLink(c)
+}
+
+// OpenMagicLink operation middleware
+func (siw *ServerInterfaceWrapper) OpenMagicLink(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenMagicLinkParams
+
+	// ------------- Required query parameter "token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "token", c.Request.URL.Query(), &params.Token, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter token: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.OpenMagicLink(c, params)
+}
+
+// VerifyMagicLink operation middleware
+func (siw *ServerInterfaceWrapper) VerifyMagicLink(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.VerifyMagicLink(c)
+}
+
+// RefreshSession operation middleware
+func (siw *ServerInterfaceWrapper) RefreshSession(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RefreshSession(c)
+}
+
+// ListSessions operation middleware
+func (siw *ServerInterfaceWrapper) ListSessions(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListSessions(c)
+}
+
+// RevokeSession operation middleware
+func (siw *ServerInterfaceWrapper) RevokeSession(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "session_id" -------------
+	var sessionID openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "session_id", c.Param("session_id"), &sessionID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter session_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RevokeSession(c, sessionID)
+}
+
+// SignIn operation middleware
+func (siw *ServerInterfaceWrapper) SignIn(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.SignIn(c)
+}
+
+// SignOut operation middleware
+func (siw *ServerInterfaceWrapper) SignOut(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params SignOutParams
+
+	// ------------- Optional query parameter "scope" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "scope", c.Request.URL.Query(), &params.Scope, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter scope: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.SignOut(c, params)
+}
+
+// SignUp operation middleware
+func (siw *ServerInterfaceWrapper) SignUp(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.SignUp(c)
+}
+
+// GetCurrentUser operation middleware
+func (siw *ServerInterfaceWrapper) GetCurrentUser(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetCurrentUser(c)
+}
+
+// UpdateCurrentUser operation middleware
+func (siw *ServerInterfaceWrapper) UpdateCurrentUser(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.UpdateCurrentUser(c)
+}
+
 // GetHealth operation middleware
 func (siw *ServerInterfaceWrapper) GetHealth(c *gin.Context) {
 
@@ -1384,6 +2306,24 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/v1/admin/keys", wrapper.ListKeys)
 	router.POST(options.BaseURL+"/api/v1/admin/keys", wrapper.CreateKey)
 	router.DELETE(options.BaseURL+"/api/v1/admin/keys/:key_id", wrapper.RevokeKey)
+	router.POST(options.BaseURL+"/api/v1/auth/signup", wrapper.SignUp)
+	router.POST(options.BaseURL+"/api/v1/auth/signin", wrapper.SignIn)
+	router.POST(options.BaseURL+"/api/v1/auth/signout", wrapper.SignOut)
+	router.POST(options.BaseURL+"/api/v1/auth/refresh", wrapper.RefreshSession)
+	router.GET(options.BaseURL+"/api/v1/auth/user", wrapper.GetCurrentUser)
+	router.PATCH(options.BaseURL+"/api/v1/auth/user", wrapper.UpdateCurrentUser)
+	router.GET(options.BaseURL+"/api/v1/auth/sessions", wrapper.ListSessions)
+	router.DELETE(options.BaseURL+"/api/v1/auth/sessions/:session_id", wrapper.RevokeSession)
+	router.POST(options.BaseURL+"/api/v1/auth/magiclink", wrapper.RequestMagicLink)
+	router.GET(options.BaseURL+"/api/v1/auth/magiclink/verify", wrapper.OpenMagicLink)
+	router.POST(options.BaseURL+"/api/v1/auth/magiclink/verify", wrapper.VerifyMagicLink)
+	router.GET(options.BaseURL+"/.well-known/jwks.json", wrapper.GetJWKS)
+	router.GET(options.BaseURL+"/api/v1/admin/users", wrapper.ListUsers)
+	router.POST(options.BaseURL+"/api/v1/admin/users", wrapper.CreateUser)
+	router.DELETE(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.DeleteUser)
+	router.GET(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.GetUser)
+	router.PATCH(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.UpdateUser)
+	router.POST(options.BaseURL+"/api/v1/admin/signing-keys/rotate", wrapper.RotateSigningKeys)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness)
 }
@@ -1398,9 +2338,42 @@ type FailureJSONResponse Error
 
 type ForbiddenJSONResponse Error
 
+type LinkExpiredResponseHeaders struct {
+	WWWAuthenticate string
+}
+type LinkExpiredJSONResponse struct {
+	Body Error
+
+	Headers LinkExpiredResponseHeaders
+}
+type LinkExpiredTextHTMLResponse struct {
+	Body io.Reader
+
+	Headers       LinkExpiredResponseHeaders
+	ContentLength int64
+}
+
+type NewSessionResponseHeaders struct {
+	CacheControl string
+}
+type NewSessionJSONResponse struct {
+	Body Session
+
+	Headers NewSessionResponseHeaders
+}
+
 type NotFoundJSONResponse Error
 
 type TooLargeJSONResponse Error
+
+type TooManyAttemptsResponseHeaders struct {
+	RetryAfter int
+}
+type TooManyAttemptsJSONResponse struct {
+	Body Error
+
+	Headers TooManyAttemptsResponseHeaders
+}
 
 type UnauthorizedResponseHeaders struct {
 	WWWAuthenticate string
@@ -1421,6 +2394,66 @@ type UnavailableJSONResponse struct {
 }
 
 type UnsupportedMediaTypeJSONResponse Error
+
+type GetJWKSRequestObject struct {
+}
+
+type GetJWKSResponseObject interface {
+	VisitGetJWKSResponse(w http.ResponseWriter) error
+}
+
+type GetJWKS200ResponseHeaders struct {
+	CacheControl string
+}
+
+type GetJWKS200JSONResponse struct {
+	Body    JWKS
+	Headers GetJWKS200ResponseHeaders
+}
+
+func (response GetJWKS200JSONResponse) VisitGetJWKSResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJWKS400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetJWKS400JSONResponse) VisitGetJWKSResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetJWKSdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetJWKSdefaultJSONResponse) VisitGetJWKSResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
 
 type ListBranchesRequestObject struct {
 	Params ListBranchesParams
@@ -3202,6 +4235,1979 @@ func (response RevokeKeydefaultJSONResponse) VisitRevokeKeyResponse(w http.Respo
 	return err
 }
 
+type RotateSigningKeysRequestObject struct {
+	Params RotateSigningKeysParams
+}
+
+type RotateSigningKeysResponseObject interface {
+	VisitRotateSigningKeysResponse(w http.ResponseWriter) error
+}
+
+type RotateSigningKeys200JSONResponse SigningKeyList
+
+func (response RotateSigningKeys200JSONResponse) VisitRotateSigningKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningKeys400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RotateSigningKeys400JSONResponse) VisitRotateSigningKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningKeys401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RotateSigningKeys401JSONResponse) VisitRotateSigningKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningKeys403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RotateSigningKeys403JSONResponse) VisitRotateSigningKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateSigningKeysdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RotateSigningKeysdefaultJSONResponse) VisitRotateSigningKeysResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsersRequestObject struct {
+	Params ListUsersParams
+}
+
+type ListUsersResponseObject interface {
+	VisitListUsersResponse(w http.ResponseWriter) error
+}
+
+type ListUsers200JSONResponse UserList
+
+func (response ListUsers200JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListUsers400JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListUsers401JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsers403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListUsers403JSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListUsersdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListUsersdefaultJSONResponse) VisitListUsersResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUserRequestObject struct {
+	Body *CreateUserJSONRequestBody
+}
+
+type CreateUserResponseObject interface {
+	VisitCreateUserResponse(w http.ResponseWriter) error
+}
+
+type CreateUser201JSONResponse AdminUser
+
+func (response CreateUser201JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response CreateUser400JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response CreateUser401JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response CreateUser403JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser409JSONResponse struct{ ConflictJSONResponse }
+
+func (response CreateUser409JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response CreateUser413JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response CreateUser415JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUser503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response CreateUser503JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response CreateUserdefaultJSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUserRequestObject struct {
+	UserID openapi_types.UUID `json:"user_id"`
+}
+
+type DeleteUserResponseObject interface {
+	VisitDeleteUserResponse(w http.ResponseWriter) error
+}
+
+type DeleteUser204Response struct {
+}
+
+func (response DeleteUser204Response) VisitDeleteUserResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response DeleteUser400JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeleteUser401JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeleteUser403JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUser404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response DeleteUser404JSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteUserdefaultJSONResponse) VisitDeleteUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUserRequestObject struct {
+	UserID openapi_types.UUID `json:"user_id"`
+}
+
+type GetUserResponseObject interface {
+	VisitGetUserResponse(w http.ResponseWriter) error
+}
+
+type GetUser200JSONResponse AdminUser
+
+func (response GetUser200JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetUser400JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetUser401JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetUser403JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUser404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetUser404JSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetUserdefaultJSONResponse) VisitGetUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUserRequestObject struct {
+	UserID openapi_types.UUID `json:"user_id"`
+	Body   *UpdateUserJSONRequestBody
+}
+
+type UpdateUserResponseObject interface {
+	VisitUpdateUserResponse(w http.ResponseWriter) error
+}
+
+type UpdateUser200JSONResponse AdminUser
+
+func (response UpdateUser200JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response UpdateUser400JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response UpdateUser401JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response UpdateUser403JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response UpdateUser404JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser409JSONResponse struct{ ConflictJSONResponse }
+
+func (response UpdateUser409JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response UpdateUser413JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response UpdateUser415JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUser503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response UpdateUser503JSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateUserdefaultJSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestMagicLinkRequestObject struct {
+	Body *RequestMagicLinkJSONRequestBody
+}
+
+type RequestMagicLinkResponseObject interface {
+	VisitRequestMagicLinkResponse(w http.ResponseWriter) error
+}
+
+type RequestMagicLink202JSONResponse MailSent
+
+func (response RequestMagicLink202JSONResponse) VisitRequestMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestMagicLink400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RequestMagicLink400JSONResponse) VisitRequestMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestMagicLink413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RequestMagicLink413JSONResponse) VisitRequestMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestMagicLink415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RequestMagicLink415JSONResponse) VisitRequestMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestMagicLink429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response RequestMagicLink429JSONResponse) VisitRequestMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestMagicLinkdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RequestMagicLinkdefaultJSONResponse) VisitRequestMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLinkRequestObject struct {
+	Params OpenMagicLinkParams
+}
+
+type OpenMagicLinkResponseObject interface {
+	VisitOpenMagicLinkResponse(w http.ResponseWriter) error
+}
+
+type OpenMagicLink200ResponseHeaders struct {
+	CacheControl          string
+	ContentSecurityPolicy *string
+	ReferrerPolicy        string
+}
+
+type OpenMagicLink200JSONResponse struct {
+	Body    Session
+	Headers OpenMagicLink200ResponseHeaders
+}
+
+func (response OpenMagicLink200JSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	if response.Headers.ContentSecurityPolicy != nil {
+		w.Header().Set("Content-Security-Policy", fmt.Sprint(*response.Headers.ContentSecurityPolicy))
+	}
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLink200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       OpenMagicLink200ResponseHeaders
+	ContentLength int64
+}
+
+func (response OpenMagicLink200TextHTMLResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	if response.Headers.ContentSecurityPolicy != nil {
+		w.Header().Set("Content-Security-Policy", fmt.Sprint(*response.Headers.ContentSecurityPolicy))
+	}
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type OpenMagicLink400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response OpenMagicLink400JSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLink401JSONResponse struct{ LinkExpiredJSONResponse }
+
+func (response OpenMagicLink401JSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLink401TextHTMLResponse struct{ LinkExpiredTextHTMLResponse }
+
+func (response OpenMagicLink401TextHTMLResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type OpenMagicLink403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response OpenMagicLink403JSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLink409JSONResponse struct{ ConflictJSONResponse }
+
+func (response OpenMagicLink409JSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLink429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response OpenMagicLink429JSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenMagicLinkdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response OpenMagicLinkdefaultJSONResponse) VisitOpenMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLinkRequestObject struct {
+	JSONBody     *VerifyMagicLinkJSONRequestBody
+	FormdataBody *VerifyMagicLinkFormdataRequestBody
+}
+
+type VerifyMagicLinkResponseObject interface {
+	VisitVerifyMagicLinkResponse(w http.ResponseWriter) error
+}
+
+type VerifyMagicLink200ResponseHeaders struct {
+	CacheControl          string
+	ContentSecurityPolicy *string
+	ReferrerPolicy        string
+}
+
+type VerifyMagicLink200JSONResponse struct {
+	Body    Session
+	Headers VerifyMagicLink200ResponseHeaders
+}
+
+func (response VerifyMagicLink200JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	if response.Headers.ContentSecurityPolicy != nil {
+		w.Header().Set("Content-Security-Policy", fmt.Sprint(*response.Headers.ContentSecurityPolicy))
+	}
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       VerifyMagicLink200ResponseHeaders
+	ContentLength int64
+}
+
+func (response VerifyMagicLink200TextHTMLResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	if response.Headers.ContentSecurityPolicy != nil {
+		w.Header().Set("Content-Security-Policy", fmt.Sprint(*response.Headers.ContentSecurityPolicy))
+	}
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type VerifyMagicLink303ResponseHeaders struct {
+	CacheControl   string
+	Location       string
+	ReferrerPolicy string
+}
+
+type VerifyMagicLink303Response struct {
+	Headers VerifyMagicLink303ResponseHeaders
+}
+
+func (response VerifyMagicLink303Response) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.Header().Set("Location", fmt.Sprint(response.Headers.Location))
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(303)
+	return nil
+}
+
+type VerifyMagicLink400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response VerifyMagicLink400JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink401JSONResponse struct{ LinkExpiredJSONResponse }
+
+func (response VerifyMagicLink401JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink401TextHTMLResponse struct{ LinkExpiredTextHTMLResponse }
+
+func (response VerifyMagicLink401TextHTMLResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type VerifyMagicLink403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response VerifyMagicLink403JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink409JSONResponse struct{ ConflictJSONResponse }
+
+func (response VerifyMagicLink409JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response VerifyMagicLink413JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response VerifyMagicLink415JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLink429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response VerifyMagicLink429JSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type VerifyMagicLinkdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response VerifyMagicLinkdefaultJSONResponse) VisitVerifyMagicLinkResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSessionRequestObject struct {
+	Body *RefreshSessionJSONRequestBody
+}
+
+type RefreshSessionResponseObject interface {
+	VisitRefreshSessionResponse(w http.ResponseWriter) error
+}
+
+type RefreshSession200JSONResponse struct{ NewSessionJSONResponse }
+
+func (response RefreshSession200JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSession400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RefreshSession400JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSession401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RefreshSession401JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSession403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RefreshSession403JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSession413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RefreshSession413JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSession415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RefreshSession415JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSession429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response RefreshSession429JSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RefreshSessiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RefreshSessiondefaultJSONResponse) VisitRefreshSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSessionsRequestObject struct {
+}
+
+type ListSessionsResponseObject interface {
+	VisitListSessionsResponse(w http.ResponseWriter) error
+}
+
+type ListSessions200JSONResponse SessionList
+
+func (response ListSessions200JSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSessions400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListSessions400JSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSessions401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListSessions401JSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListSessionsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListSessionsdefaultJSONResponse) VisitListSessionsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeSessionRequestObject struct {
+	SessionID openapi_types.UUID `json:"session_id"`
+}
+
+type RevokeSessionResponseObject interface {
+	VisitRevokeSessionResponse(w http.ResponseWriter) error
+}
+
+type RevokeSession204Response struct {
+}
+
+func (response RevokeSession204Response) VisitRevokeSessionResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RevokeSession400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevokeSession400JSONResponse) VisitRevokeSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeSession401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevokeSession401JSONResponse) VisitRevokeSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeSession404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RevokeSession404JSONResponse) VisitRevokeSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeSessiondefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevokeSessiondefaultJSONResponse) VisitRevokeSessionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignInRequestObject struct {
+	Body *SignInJSONRequestBody
+}
+
+type SignInResponseObject interface {
+	VisitSignInResponse(w http.ResponseWriter) error
+}
+
+type SignIn200JSONResponse struct{ NewSessionJSONResponse }
+
+func (response SignIn200JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response SignIn400JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response SignIn401JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response SignIn403JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response SignIn413JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response SignIn415JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response SignIn429JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIn503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response SignIn503JSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignIndefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SignIndefaultJSONResponse) VisitSignInResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignOutRequestObject struct {
+	Params SignOutParams
+}
+
+type SignOutResponseObject interface {
+	VisitSignOutResponse(w http.ResponseWriter) error
+}
+
+type SignOut204Response struct {
+}
+
+func (response SignOut204Response) VisitSignOutResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type SignOut400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response SignOut400JSONResponse) VisitSignOutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignOut401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response SignOut401JSONResponse) VisitSignOutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignOutdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SignOutdefaultJSONResponse) VisitSignOutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUpRequestObject struct {
+	Body *SignUpJSONRequestBody
+}
+
+type SignUpResponseObject interface {
+	VisitSignUpResponse(w http.ResponseWriter) error
+}
+
+type SignUp201JSONResponse struct{ NewSessionJSONResponse }
+
+func (response SignUp201JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp202JSONResponse MailSent
+
+func (response SignUp202JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response SignUp400JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response SignUp403JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp409JSONResponse struct{ ConflictJSONResponse }
+
+func (response SignUp409JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response SignUp413JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response SignUp415JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response SignUp429JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response SignUp503JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUpdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response SignUpdefaultJSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCurrentUserRequestObject struct {
+}
+
+type GetCurrentUserResponseObject interface {
+	VisitGetCurrentUserResponse(w http.ResponseWriter) error
+}
+
+type GetCurrentUser200JSONResponse User
+
+func (response GetCurrentUser200JSONResponse) VisitGetCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCurrentUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetCurrentUser400JSONResponse) VisitGetCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCurrentUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetCurrentUser401JSONResponse) VisitGetCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetCurrentUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetCurrentUserdefaultJSONResponse) VisitGetCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUserRequestObject struct {
+	Body *UpdateCurrentUserJSONRequestBody
+}
+
+type UpdateCurrentUserResponseObject interface {
+	VisitUpdateCurrentUserResponse(w http.ResponseWriter) error
+}
+
+type UpdateCurrentUser200JSONResponse User
+
+func (response UpdateCurrentUser200JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response UpdateCurrentUser400JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response UpdateCurrentUser401JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response UpdateCurrentUser403JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response UpdateCurrentUser413JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response UpdateCurrentUser415JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response UpdateCurrentUser429JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response UpdateCurrentUser503JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUserdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response UpdateCurrentUserdefaultJSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHealthRequestObject struct {
 }
 
@@ -3330,6 +6336,9 @@ func (response GetReadinessdefaultJSONResponse) VisitGetReadinessResponse(w http
 
 // StrictServerInterface represents all server handlers.
 type StrictServerInterface interface {
+	// GetJWKS Get the keys that access tokens are verified with
+	// (GET /.well-known/jwks.json)
+	GetJWKS(ctx context.Context, request GetJWKSRequestObject) (GetJWKSResponseObject, error)
 	// ListBranches List branches
 	// (GET /api/v1/admin/branches)
 	ListBranches(ctx context.Context, request ListBranchesRequestObject) (ListBranchesResponseObject, error)
@@ -3375,6 +6384,57 @@ type StrictServerInterface interface {
 	// RevokeKey Revoke an API key
 	// (DELETE /api/v1/admin/keys/{key_id})
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
+	// RotateSigningKeys Change the key that access tokens are signed with
+	// (POST /api/v1/admin/signing-keys/rotate)
+	RotateSigningKeys(ctx context.Context, request RotateSigningKeysRequestObject) (RotateSigningKeysResponseObject, error)
+	// ListUsers List users
+	// (GET /api/v1/admin/users)
+	ListUsers(ctx context.Context, request ListUsersRequestObject) (ListUsersResponseObject, error)
+	// CreateUser Make a user
+	// (POST /api/v1/admin/users)
+	CreateUser(ctx context.Context, request CreateUserRequestObject) (CreateUserResponseObject, error)
+	// DeleteUser Delete a user
+	// (DELETE /api/v1/admin/users/{user_id})
+	DeleteUser(ctx context.Context, request DeleteUserRequestObject) (DeleteUserResponseObject, error)
+	// GetUser Get a user
+	// (GET /api/v1/admin/users/{user_id})
+	GetUser(ctx context.Context, request GetUserRequestObject) (GetUserResponseObject, error)
+	// UpdateUser Change a user
+	// (PATCH /api/v1/admin/users/{user_id})
+	UpdateUser(ctx context.Context, request UpdateUserRequestObject) (UpdateUserResponseObject, error)
+	// RequestMagicLink Ask for a link to sign in with
+	// (POST /api/v1/auth/magiclink)
+	RequestMagicLink(ctx context.Context, request RequestMagicLinkRequestObject) (RequestMagicLinkResponseObject, error)
+	// OpenMagicLink Follow a link from a mail
+	// (GET /api/v1/auth/magiclink/verify)
+	OpenMagicLink(ctx context.Context, request OpenMagicLinkRequestObject) (OpenMagicLinkResponseObject, error)
+	// VerifyMagicLink Redeem a link's token, or the code it was exchanged for
+	// (POST /api/v1/auth/magiclink/verify)
+	VerifyMagicLink(ctx context.Context, request VerifyMagicLinkRequestObject) (VerifyMagicLinkResponseObject, error)
+	// RefreshSession Get new tokens for a refresh token
+	// (POST /api/v1/auth/refresh)
+	RefreshSession(ctx context.Context, request RefreshSessionRequestObject) (RefreshSessionResponseObject, error)
+	// ListSessions List the signed-in user's sessions
+	// (GET /api/v1/auth/sessions)
+	ListSessions(ctx context.Context, request ListSessionsRequestObject) (ListSessionsResponseObject, error)
+	// RevokeSession End one of the signed-in user's sessions
+	// (DELETE /api/v1/auth/sessions/{session_id})
+	RevokeSession(ctx context.Context, request RevokeSessionRequestObject) (RevokeSessionResponseObject, error)
+	// SignIn Sign in with e-mail address and password
+	// (POST /api/v1/auth/signin)
+	SignIn(ctx context.Context, request SignInRequestObject) (SignInResponseObject, error)
+	// SignOut Sign out
+	// (POST /api/v1/auth/signout)
+	SignOut(ctx context.Context, request SignOutRequestObject) (SignOutResponseObject, error)
+	// SignUp Sign up with e-mail address and password
+	// (POST /api/v1/auth/signup)
+	SignUp(ctx context.Context, request SignUpRequestObject) (SignUpResponseObject, error)
+	// GetCurrentUser Get the signed-in user
+	// (GET /api/v1/auth/user)
+	GetCurrentUser(ctx context.Context, request GetCurrentUserRequestObject) (GetCurrentUserResponseObject, error)
+	// UpdateCurrentUser Change the signed-in user
+	// (PATCH /api/v1/auth/user)
+	UpdateCurrentUser(ctx context.Context, request UpdateCurrentUserRequestObject) (UpdateCurrentUserResponseObject, error)
 	// GetHealth Is the process alive
 	// (GET /healthz)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -3438,6 +6498,30 @@ type strictHandler struct {
 	ssi         StrictServerInterface
 	middlewares []StrictMiddlewareFunc
 	options     StrictGinServerOptions
+}
+
+// GetJWKS operation middleware
+func (sh *strictHandler) GetJWKS(ctx *gin.Context) {
+	var request GetJWKSRequestObject
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetJWKS(ctx, request.(GetJWKSRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetJWKS")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(GetJWKSResponseObject); ok {
+		if err := validResponse.VisitGetJWKSResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
 }
 
 // ListBranches operation middleware
@@ -3902,6 +6986,590 @@ func (sh *strictHandler) RevokeKey(ctx *gin.Context, keyID openapi_types.UUID) {
 	}
 }
 
+// RotateSigningKeys operation middleware
+func (sh *strictHandler) RotateSigningKeys(ctx *gin.Context, params RotateSigningKeysParams) {
+	var request RotateSigningKeysRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateSigningKeys(ctx, request.(RotateSigningKeysRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateSigningKeys")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RotateSigningKeysResponseObject); ok {
+		if err := validResponse.VisitRotateSigningKeysResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListUsers operation middleware
+func (sh *strictHandler) ListUsers(ctx *gin.Context, params ListUsersParams) {
+	var request ListUsersRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListUsers(ctx, request.(ListUsersRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListUsers")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListUsersResponseObject); ok {
+		if err := validResponse.VisitListUsersResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// CreateUser operation middleware
+func (sh *strictHandler) CreateUser(ctx *gin.Context) {
+	var request CreateUserRequestObject
+
+	var body CreateUserJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.CreateUser(ctx, request.(CreateUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "CreateUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(CreateUserResponseObject); ok {
+		if err := validResponse.VisitCreateUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteUser operation middleware
+func (sh *strictHandler) DeleteUser(ctx *gin.Context, userID openapi_types.UUID) {
+	var request DeleteUserRequestObject
+
+	request.UserID = userID
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteUser(ctx, request.(DeleteUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(DeleteUserResponseObject); ok {
+		if err := validResponse.VisitDeleteUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetUser operation middleware
+func (sh *strictHandler) GetUser(ctx *gin.Context, userID openapi_types.UUID) {
+	var request GetUserRequestObject
+
+	request.UserID = userID
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetUser(ctx, request.(GetUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(GetUserResponseObject); ok {
+		if err := validResponse.VisitGetUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateUser operation middleware
+func (sh *strictHandler) UpdateUser(ctx *gin.Context, userID openapi_types.UUID) {
+	var request UpdateUserRequestObject
+
+	request.UserID = userID
+
+	var body UpdateUserJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateUser(ctx, request.(UpdateUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(UpdateUserResponseObject); ok {
+		if err := validResponse.VisitUpdateUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RequestMagicLink operation middleware
+func (sh *strictHandler) RequestMagicLink(ctx *gin.Context) {
+	var request RequestMagicLinkRequestObject
+
+	var body RequestMagicLinkJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RequestMagicLink(ctx, request.(RequestMagicLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RequestMagicLink")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RequestMagicLinkResponseObject); ok {
+		if err := validResponse.VisitRequestMagicLinkResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// OpenMagicLink operation middleware
+func (sh *strictHandler) OpenMagicLink(ctx *gin.Context, params OpenMagicLinkParams) {
+	var request OpenMagicLinkRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.OpenMagicLink(ctx, request.(OpenMagicLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OpenMagicLink")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(OpenMagicLinkResponseObject); ok {
+		if err := validResponse.VisitOpenMagicLinkResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// VerifyMagicLink operation middleware
+func (sh *strictHandler) VerifyMagicLink(ctx *gin.Context) {
+	var request VerifyMagicLinkRequestObject
+
+	if strings.HasPrefix(ctx.GetHeader("Content-Type"), "application/json") {
+
+		var body VerifyMagicLinkJSONRequestBody
+		var err error
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = ctx.ShouldBindJSON(&body)
+		} else if binding.Validator != nil {
+			// ShouldBindJSON runs the struct validator after decoding; keep that.
+			err = binding.Validator.ValidateStruct(&body)
+		}
+		if err != nil {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+		request.JSONBody = &body
+
+	}
+	if strings.HasPrefix(ctx.GetHeader("Content-Type"), "application/x-www-form-urlencoded") {
+		if err := ctx.Request.ParseForm(); err != nil {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+		var body VerifyMagicLinkFormdataRequestBody
+		if err := runtime.BindForm(&body, ctx.Request.Form, nil, nil); err != nil {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+		request.FormdataBody = &body
+	}
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.VerifyMagicLink(ctx, request.(VerifyMagicLinkRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "VerifyMagicLink")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(VerifyMagicLinkResponseObject); ok {
+		if err := validResponse.VisitVerifyMagicLinkResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RefreshSession operation middleware
+func (sh *strictHandler) RefreshSession(ctx *gin.Context) {
+	var request RefreshSessionRequestObject
+
+	var body RefreshSessionJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RefreshSession(ctx, request.(RefreshSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RefreshSession")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RefreshSessionResponseObject); ok {
+		if err := validResponse.VisitRefreshSessionResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListSessions operation middleware
+func (sh *strictHandler) ListSessions(ctx *gin.Context) {
+	var request ListSessionsRequestObject
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListSessions(ctx, request.(ListSessionsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListSessions")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListSessionsResponseObject); ok {
+		if err := validResponse.VisitListSessionsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeSession operation middleware
+func (sh *strictHandler) RevokeSession(ctx *gin.Context, sessionID openapi_types.UUID) {
+	var request RevokeSessionRequestObject
+
+	request.SessionID = sessionID
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeSession(ctx, request.(RevokeSessionRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeSession")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RevokeSessionResponseObject); ok {
+		if err := validResponse.VisitRevokeSessionResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SignIn operation middleware
+func (sh *strictHandler) SignIn(ctx *gin.Context) {
+	var request SignInRequestObject
+
+	var body SignInJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SignIn(ctx, request.(SignInRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SignIn")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(SignInResponseObject); ok {
+		if err := validResponse.VisitSignInResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SignOut operation middleware
+func (sh *strictHandler) SignOut(ctx *gin.Context, params SignOutParams) {
+	var request SignOutRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SignOut(ctx, request.(SignOutRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SignOut")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(SignOutResponseObject); ok {
+		if err := validResponse.VisitSignOutResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// SignUp operation middleware
+func (sh *strictHandler) SignUp(ctx *gin.Context) {
+	var request SignUpRequestObject
+
+	var body SignUpJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.SignUp(ctx, request.(SignUpRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "SignUp")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(SignUpResponseObject); ok {
+		if err := validResponse.VisitSignUpResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetCurrentUser operation middleware
+func (sh *strictHandler) GetCurrentUser(ctx *gin.Context) {
+	var request GetCurrentUserRequestObject
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetCurrentUser(ctx, request.(GetCurrentUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetCurrentUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(GetCurrentUserResponseObject); ok {
+		if err := validResponse.VisitGetCurrentUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// UpdateCurrentUser operation middleware
+func (sh *strictHandler) UpdateCurrentUser(ctx *gin.Context) {
+	var request UpdateCurrentUserRequestObject
+
+	var body UpdateCurrentUserJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.UpdateCurrentUser(ctx, request.(UpdateCurrentUserRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "UpdateCurrentUser")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(UpdateCurrentUserResponseObject); ok {
+		if err := validResponse.VisitUpdateCurrentUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetHealth operation middleware
 func (sh *strictHandler) GetHealth(ctx *gin.Context) {
 	var request GetHealthRequestObject
@@ -3955,135 +7623,210 @@ func (sh *strictHandler) GetReadiness(ctx *gin.Context) {
 // const string: with thousands of chunks the chained `+` fold is several
 // times slower for the Go compiler than parsing a slice literal.
 var swaggerSpec = []string{
-	"7H39ctu4ku+roHi3Kh9Ly5JsJxO5tu51cjLn5CSTyUkylXMnzhUhsiXhiAIYALSimXLVPs0+2D7JLXSD",
-	"XxL15cSZZGvmj4klkUATaHT/+pO/B7GaZ0qCtCYY/B5MgSeg8c/XYPXyYmxBu08JmFiLzAolg0HwBmIl",
-	"E8OsYgsuLBvBWGlgdgpMwifLrF52gjDQ8DEXGpJgYHUOYWDiKcy5G84uMwgGgZAWJqCD6+swePfu3UVu",
-	"pyCtiLmF9UnfTUU8ZbGGxF3DU8O4BsbjGDILCbv7+scn7FGv1w2Zgdjdw3q9zoNO795epBirhZwE146U",
-	"jGs+B+sX4rHmMp6+hvE6SW+nwEb48x3DRMLu5rlI7jGlmUnzyTmL5lzIiAmDS+M++MsdSfCJz7PUzZ3A",
-	"XAVhINyQGbfTIAwkn+MCJVtpn/NPL0BO7DQY9LrdMJgLWX4O154sDF6IubDrj/E3tWBzLpcMpNUCcF81",
-	"2FxLxi2bK2M7BXkfc9DLir4UB6yTlMCY56kNBmfdMBgrPeeWNvqkH4SOYDHP5xW5/lPYxhE/j8cG9iQ3",
-	"48YwdQV6E6WKBmsldRel7r8atd0Waq/dNplMSQPENDx5DR9zMEh/rKQFiX/yLEsdgwslj/9l3PP8XnGC",
-	"uzJxA1/xVCR40RC0VtqxC/47wOdh89y4U8d67tl73S6Lp1zzGFmWGAaMHYokGAQPeHf03//5X8F1/dH/",
-	"TTt2Dv7XcXX8j+lXc/wUJ8JHWud2P7Rj6TlP3apB4vh9pIHPDOMMOeKcSWWnQk7YghtHm5y4ExqtPlZ0",
-	"r+PoohP2UtkfVS6TGy0YHauhVHY4xkGqBbNT0OAIlsqfPnaJR+4yuNW1Kic1eTz1M4durZwsiHmagmZz",
-	"vnRLxQwAE5bdjVafw6/QEyXHqYj3YaYvuMmJAoPkjYVFqjMNBqRlxnIL5/QgKgFm+NKwqVogrT9ykeYa",
-	"bp/UC7lkyu0uw60OWeTOo5Y89dzF+FzJiSNzTpQpPRJJAvJGLOY0jTHDBKSAJn+5bQZIDOPJXEhGF7qT",
-	"aUv9cLuncoWbEjezMOxu1KA5Qu7jtGVOjCROvDsaVQYaH5+47YCT+KWPCUqN7acESXyr1AuuJ/B1DsRI",
-	"JUtHZeqmdKRxyXrsJ/GY3Y2sUkP83h/VXyTP7VRp8RvcTJTl9QEqNlsFPnNhjNPrt8ZYL1UdbOGeSCUd",
-	"yuMWKUBpzu5GdYIjRFs1GPnu3bujVVzXRo6/5XgVBiJhv0h+xUXKR+lX2PCXyjKpFvRgxbTRvZDUnDvM",
-	"TrEJw8xC2Hjq9N94XIpuISfDRBh3z/piIKY+KkH1tnWowW+/BCbPMqUtJD9BIvhbRCBfk/ndCYxW54hw",
-	"mUrShnNH29DBIzwOJRfi41+gNPqr5kRvpp3csYIQU6yBuxE4/lbisYRbOLJiDsEaoA2DiRsKkuFo2Y7N",
-	"cwMa0TjoKxEDm8GS2NffiNKkZdwUriDdtWj0NC/w0uswcHPhEawR78yBoA2IV5D+fXljMW3jscL6unwo",
-	"h1Kjf0Fs3bR1KtbWINLAk2jAUqVmHRYttLAQDRhPjfKojCXc8g6LUHMVPzktb0OWQAoWQlostFikg7/v",
-	"AzdqEAY4XBAGeG+NuGodPXHCtOw3qSb3l7AwN/utNvHOdTkV15ov11bUD92+XFZcCbt8Kq1ethFFK7ed",
-	"FsKrF3TtdXgj1k3AcpHSpEki3FA8fVUjhmy9VRPYK2yiE9E1H6ncnrPIExGxmGu0iiK3tcM4VRKGc5VA",
-	"VGP1akGSnDT/kLZg3dJKHYRy+E+pWcgWqLDxDLnJ58BNriFxQ9dNqAenwbqRFAZ0PNbWwsHJHKcvOMzk",
-	"tIVhMPZoso29akfugLPPzQwSNlaaOUMF5plduseSTCoUdYlIQsYNXsElg0+ZIHfG9mOMJ9jzT1g71MVG",
-	"N9ikfOZtPLrp3NCvB5ycOsvvPjt++DbKiPG/jOwu7tkku4XTq8jsG3dyzhPYJMJXmH/XIv2FW/7EXf2T",
-	"u9jfP+IGhuQ/aOFaBGbDORjDJ63uqmUN/zsFKiSjXWcR2SeOcJmnHtfQgV+fxvEfmG1ru3OMvdRS4Spp",
-	"edSMa5B26I3TthP3Mk9TOkVoJ+L15CQQsiEc/Nw7Sc6m3LSuKsdxR+BAWOLwqBeJczUHaUMyI7hh0ccc",
-	"cjR6IscGQk7cnwYgKf5c8Cxzf++1DRoyNVXGDjM9lPl8RAhuXcTVr8t12rqc5TXujw1XGLB+y1cXAKQT",
-	"x076ptxYUtaNJT6INUyaT9Zn+QtoceWkpFZzcuvyOZw79pUJSUZLR1RIlnE7Na1nsJLru7XpG7q2FE/7",
-	"3IMY2OmBLDlQ/LTJbuR+vyCr5798Fj/SunxpOSQNGbci/mskN454wfir4qXGEpsF80WJXgo96ufE23my",
-	"9PrUf0H+UBq3/NoThorLwb+kpI/0G/oTPECtvtBwpWb4BS6J+8OdNEha9TZR+0RJCSXFTYXiT86Kv4el",
-	"YpR9ZHF5I/vl9YvdmtkNtnnR2rUs7SLsj0+rwTbo2TCwyvJ0izu7mJPNuY2nDmtxC1dAZw39qp2g1VFe",
-	"f9iS8GK+7U++AQffRKF/rpIpJNEfJEZ2i4RVEbDDMmsQtG6a4d1O/Qxwfwt5Uyk3h246DE24ZTRwMj/m",
-	"ko0QDyX4gwHrRxA1pTjSKp9MLRvxeOadkJeShNMdQ67bkLx+aUIf0ZlhRZoy9JV3WIRnvz70RLmh+YIv",
-	"OwV6IZJUniboGhgBUnx+KZEwRqEZPuFCFqYk0zBXV2AcZruUNYOyWIuanCqfrpBE9Cd5wzYLlcItsrLY",
-	"mYYrAYtoQKieLaYidc+ZgTbCWJDWbYNyy7GsW7r+PieWyytbZ3+CvFCECsvAT7tpN+apgXDlyLUAVp6m",
-	"P4+DwfuDoOuHsApseefLUMl0WceSQm6x9WqgNRVXYAaM8I5hC2GnhMilsIZFcwejpu5/CLMWUQ199U/x",
-	"h4dJ5KB71Et6/Wnkd70MfPZPp9tERJPAllhXyKRy6sBqlda+7jBnQLhT61g3qWMZkqFrodcbIN4q9uvo",
-	"ilW2PGcObaGPfWQ+F/+24811EjI3ZRGwQa+/J2oEbjcNs+rcRyeiBu5E2FtGOfu904enP5w8OH24PSzb",
-	"CnC3U3XHsKm1mVsX968plHa1JFoQKUXsuo/x1t2wuS1ylSkjrNLLkEVqIUEfl89abTqP53Bspipbm9Zt",
-	"vLWg3Xj/7/3F0a/86Lfu0aNh5/Ly6MO/3z1e++rev/9bG/sUyme/E1xXQ43jW4ifVeWEB6RN55AYeg7L",
-	"m8mgveWDM8EXSs/MyonHs/6om0TnKCxUbpmwIculFanXJB4qNnfkUTdp7sVJf2+5UDrFHFECrZNOc7Dd",
-	"uRFhYGKVgdkwOmdxKtyJdlPM+ZIlit0tNsS7kkKmYexUs1cxNW8FhgH2QpFvHBWOnDn/9Ixu6PVXkGQY",
-	"5FJ8zMH/7uTHnnDnOSxLk2mn66zxzDy2hnFzXo/K5TIFYxiXFPYUxmpulWarT4+2o7sOY7VtwnA7fPdo",
-	"awfPJ1/SN/UVnEffgFfnmwfch9vgDRu7tsZb+OY5fCH75ytu6Qw2OE1RBFoD6bjDnqHB4KG5g9UExpuC",
-	"d+RshaGZDX+dnXz8Z3feu3r8w/yU9/8BD5dvz6aP8r8/iF+fJO965uUP2Yvu+Pmn//vbYUxWytXDBOCa",
-	"8Xxj+XYg9Gpjy7oIotUvH6zu6j+E+5oyY91iqSF3byFWJhz+VCpYrRamw6JxnqZ0GKJBcQmXCeMOidEl",
-	"BiAZukPjR6SrwktpC8etE9ug3RzgFJlIwTQttbpBEQbVnN7hg6O3GkgUYm5H0SpZMjVmcAV6Sbk8DSbd",
-	"J8nr7eYkr85qikR3/AOcjbvxg+SMn46749ED3oMe/+FBfAK90RlH/N8UB617dOHMxVEKTGCSxFiAHjAl",
-	"oYhbuLvMhkQbzCZYz4cLWTObIryUazk8UZUcFrJoDnaqElwTnqZq4T3ePl/M/a25hSG6j+i3KmHFjb4h",
-	"eO+noexaTIBwd4o5qNx6KsvUiPXEK+KZbTHPFpOBayviPOXa0AIKw2JuoIo5uv9jyq9ctrqboZ3F3hXB",
-	"yoVWchIiPMtAZSmEeEBoeGHZFNLMoNeNLdCt4eSmmEzbA0xTIe0mMKocQMTALALDWtBUGDaTaiFbh6xz",
-	"6YaQWC4T0GyBqdDVgWWpmkwgoUXzo+z2ixaZpTHpztrsbQILQ+8Uhb+ZcXF4UsUKvTRAG21/A57aFuy3",
-	"HlhWsxbptDLPltDs9wgWUm7s0BkmrfGkp594jBzL2VzI3MLNQ0mbw4caxuJTO0+PhTa25rsphOcMliF6",
-	"LyFN3QfDuJMQW9BL+4lCY/OzlvmPRzCrIkbNW62zG/iZdoMdv3cH4Z0Vnmtsw4ZT1R6Fcfu+98K7s3mD",
-	"qAvy1udEXJDIbdGWYlNbQB5ZydGgcCogBMIc2A6LaIejQbG/jKNlHiLyE5LRjtTd1X48DMOJTa7qV0ql",
-	"zmozbbkl9FjDWEnZoqerkJ1hqCX1rLMh0SeFapD13+f806Y5yo0hhe8WZgTts+CSbxrn5wxkLVRo2odY",
-	"cAeLtlDhtaJhU56U9U5jn0ddDL5X+tOqW6NGfGPBwtVtqC9XSXEbo5U7+9qXoqzvcKbUtqSz7Ses4py1",
-	"RNHHRfgS3e4tmWYrT090tD3Ea+CJkD41cEXRTiGebaW+BXK2QsFUOXnEuD1nkZqR25JC4BEFD1I1oaqG",
-	"xXTZmjfXCi3CoIaL9wYaYfFg7cthwG7ybe2JAG7mz/kyWRXlM9aGa3tOUpstNlYGGlPdlXTQoKH3KEHv",
-	"54vcTplVM5CrSaoDNF1MkatafYRPEOcWBuNcknSofaez2MchB8YqTdkXdH/1ubj4X2pkiquvILZKlx99",
-	"6rX/VIvL01hrX/jr20T2L7h2h0UX50LWv+3dyNePMTOpFpgQyS2jQG1hvkqnrlZiKw+T/SN6b7FedOGT",
-	"i1rie51tsZUD/IzrsshAnGthl2/cDb5kD7gG7ZgJE0Dw048F1//93dsgXLf/xURCciQkKuY7pir9mYFk",
-	"d//+7m3Inr7pnz3ACAASh7AVx66ebWpthh5JZO3nbc69izrf340I+Maz4X//539F99DXV4CEMmNyMVVF",
-	"hmTIJNdaLSApqpIIO9TANpnsWDlJJQhV6eQ/j4iwo+fo+CoAViY84npDqGMD3fVIQEG4qRPeAn2eA2TO",
-	"IlfSG7hmK3megHb63G4LOW4JGD52tDCba4dm2Ctl7ETDm3+8YEKiPTTi8QxkMqhyM8oSj5Bx9vrpm7fs",
-	"4tUzRANuxU1IHrOQ/VXzbPqPF+heIJkTXkp0xkn205NX/qE6l/JS3r+PnjHTuX+fPa0cYIxLs2jE3A2f",
-	"e1fZ3egpFU8OnNFGCWI1rwYTskjRcGSSj+pSVk4qvMAZ/RE5QNzoUWX9R+SpsF4LUrEA5ZR32C8S3Rds",
-	"LCBNMKWVs7+/+fklUhaynH6+lFh9y6pCapxIQ4YGAzNCTlI4uuJpDknjKg0sOu122ZpnzC/WWzEHc/8+",
-	"Xvj6xyfs5OTkkaPil7dPaKnmItbK+Pr0onqZ3b/vDIzixuj9h4iSVTH7O2QoyDB676d5XZS5JrgxF2WE",
-	"HeGok0Qs+ueRv+roWRKxuyS++j+4MxVdHP3K+NFvrHv0iHXYkB1F9yh2RtvKeLrAkklumJJAzJ2KGDxm",
-	"85x9kfF4Ckf9TtfpT516UWEGx8eLxaLD8eeO0pNjf685fvHsydOXb57iPU7wCYtSGVk9CAN3lIj5u50e",
-	"XaIykDwTwSA46XQ7J5jIaKcoEY95Jo6vescY3zuup8RN2uqyq4wIMBUP1Wr4nCIMqQy+qswkMF2PIBKz",
-	"1OSGcTu0cMuP3oLOpXxSCkMqvaxkGiVMldrVuyJLv+uzJBgEjhceV+q3Xu7/fs2MkGktM09I8rERqtlU",
-	"a15inv2qr5rA6zrcTkLhG3VibhMB3oQ/ZPpCV26f3O+qMGVSPkXEk42kNFJgK4J2hoDbaa626ph6Gexx",
-	"oW8jcP1hpUS/3+1+sQK6WippSxXdzxJY5oS0GpdLibWip0RC28glqce1VgJ4S2/3LY0aVLzpZPdNVXX0",
-	"dRic7XNHvSzzupa3snMmX9NTB2J49OpI4v0Ht7c1SERf1FHa+w9uU00+n3O99Oea1RNg+cQ0cmI/XIdB",
-	"pkyL7Lrw6pY70BED6ZKiWqNM1TxfS9VEgDVaMs6SXGMw6F9qVKnVMhcrVnMwRTLnpXTo2es1Fr3SMAY9",
-	"QNfCf5x0I/zDsDwjsIaFLnLJCqVWZN8D4omkBSlgTqcGpx0SVGgXPtR3pKrTXCWF8SRaqVmnUKNDD/5a",
-	"HNs9N7tbDzSG9ZjiPRrxUvpiwtqYwnbYz5IkP5KwQ96zKb/CiI+BsMgzsVNYsgVoKIo3d6iBppXVqgfq",
-	"SZu79ECEu3OZd7snsd8J/AARdZ552D/t3gsLxMEedDub8Cptd7Chj0u/JfVtXSpfMMROZaQR1+GOYfFU",
-	"iRh8/qMDjJiotQ4hvQexf8qmKscNWOEhWrdLifyNWpcyuoo0Hl8VjAGt6LT7iIkE5pmyIOPlcAbLoYbc",
-	"QBJtwe3Pqjs8cm9fkLOzXY1tPpTBq8cqWe5fdI9qwLEzCvpSjDwtLRGn7x3TOuTk1rs1T7cZBfcP90Lx",
-	"hFkns0tyaxnE1xQUwdy+xtQXHpJiPqnbXTd7FfInv2OCSWAlQXVD3mfUeiIwufX6eu9WAG1JzNdNr47P",
-	"NltRpL0DGx3UAmZBv9t/cNTrHfW7b/vdwcmDQbfb6fVPTs8e/NqS4jNYyUBYybQqUgTckw9PeH/Ui0+T",
-	"ZnCiNmOvbUZKEeg96iWPePfobNyFo4fxGRw94mf9owfjB+PasPV1LvKpyk/e6VZPbi84oUjrPGxjihS3",
-	"TXX6JKrhk7N0UKSWJQFjkaaUcllrRvBC0Q5tCsfbaSFeqp5VB7TR+vrw5uBOG3P+aVgoiKHXl2uNgzDj",
-	"IEXFzc66JbwIfdFhkXXtA/GYg3GLPZjaOrpEbc/hU3wodbwOPB1XcMscwvARLlzB0z12qtmmCW979Dnd",
-	"mohV21o1FQvOv17HpqhBVDRAr2TRyg1buPEZyA4rrhvlppmZVfbIIJDXuZTRBqU4KNOVYzfHul6lfnpO",
-	"d7pF7u0Bxct+OHjD2T5nqKWfyPcK/Ek+ltzSDv2vww0OjWMnqs1xGRrb6NzAK0oD3J/4TCt3IkNnBdRC",
-	"YJRnRL4OmfjcNmLqompkg4ek4/B6DXer3DIumcpAIgXoNfoNtDJtmPavYKsw3Y0s3tpxLZcEdVpLgLjb",
-	"DPV2G5Hds5UIbbcKt3YxBkyhh9Uxe80xTxpj9rsrg55Wg/b6B2Cd9VjpBrWKa/CntX4Lh7YMnx8hW7tT",
-	"KIwVsTn0/P4ukmvi0hTaOoe+JEu3YZZ22GqCQLNhG+r9OFVYa3lRBr6cQvD1jT6dz2fk8SUT5lJOxBVI",
-	"lmdkgqEKKXwBqEfcqGMNUDgazst2LlfCLinsbPnSoCRAf8JoyUTSdtL/gk+7n/WKge8pzzKg56yVGjv7",
-	"jqr8BTqjByxSOptyGbEpVvujk9aqenHZHVO6CKKYm5gnEF1KWv7yBtVh72o1QE1fQjwVaaJBFkrTF5uz",
-	"u2hMTrkZFldE92o25Kpz0V/TsB3LeDw+RRAGnsK2ePy6T/B0a6UfVsJK+CPEwcEgi5L/h7SyQ2/GFkgL",
-	"FVNVHlDV+t8WulqnxoPXJqAdsL3aKf4RoLXOlLWVLJApquV+w0/vMLZauIspWTjgScL+dzHGfxCDukWo",
-	"vit49fY2onG2aAuaiLZAoqW0YVOVkhyor/53qXNIZlayCK1ka0qX7iancSskfLnuQHWqYgu8K5tYGrbe",
-	"6bXThuUeV91DbzV0sd2p8I3DnxsKgu+Sg/8KdoedswYFdsTHqv7mbqaMW8o02wdClWX2BcYpQyOIfByS",
-	"8SkpS4d8QmZ8QCMVckY+qlozF9LK5lLOADJMLsVkkJ+aqqrqJn3aPfHfDym5jNTKvTawVM+gCj7HXQyf",
-	"LFBn3GpPinQV6hhH0nMBMNvopX2YIF+459w80kSpZOMImLFwiG+3LYVsL9/u15U0jl2Ed6Us/meKHY8/",
-	"tt9WNvz+0wG0ly1JzUx5ZZ84ARRikoSDONTE8SZ25XHVp3QbCFgRjBeN+GbYDG4WwhJtSqUp2OlRbunw",
-	"qbqubspduShaZN7aga21b91waJFIEzKVJlV6zp9g4Vs5Fu+mCtPdi3bHlSm1EUIcFc1zPwtH7HWmjn/3",
-	"pUSHO2/WjsVrrDDafjBOt3S7cMabVLRQjMslmysN3wcn324H8HU7xed+l58HVcrxlCflKn6/RuJbPgNf",
-	"a1WldPMFX97OYQk3MSW+U6jT/mKgqghvc0h2V46dQ/v5/irNJyD5M6IhS3lM3r5C7q/Zr+7KtTN5CPLe",
-	"j3lbSpO/MrRtdCffoir/hyLaPwHqTrOdFItvrXSIGt6pSqt24Id4qagVY1IB5jIG0RJ/sIUk2oxFPRWH",
-	"ykGfxfvhVs9mrZ36hsOZcuvwq3+h2Eq6+Z949tvBs2UYi0qZbs8TtuPYxY3mxa0Hr2hX/MvrFxTzyrgx",
-	"C6WTcJ+SB8yTJQ+brxnBd74VTrAit3ezz7jWXvlz0wCo9CSjAinzMR0cH2Md18BArMH+n17/Yafb6XZ6",
-	"g7PTk37vuDUJ7/qweoQa+ZteerXqOVzJb3uCxTNPqDtoS/G9VEfGKg3Rt57X9g26pL5L6fE3taBWrcg3",
-	"dfFxZ3cE6NYkCfVhH/z+eV771qKGNiDfjKNSpQKlFa+l+mPifhHpXykAJslUJr5dSur7zriEhS97nHnj",
-	"QKVJubp3DEOzgWEhADBjISveI7hymj0OKfLWQ0yAupT7JGxQty1MxZ+DtB32bOxsekrpHnORGp9ht9oH",
-	"G6fsXMqiGqTf7VKdIL5owifNn3SLUoyQQWqA9bv9Zr1I1Zm7TULXK/o/VzIfkqxcJiQXLbbrBf4radin",
-	"3UG32zn7dX+pXX+q7R5+YcjJbxp5k+Ts73f7X2UBqt7iX3sRKHloosBp+O8pj4TeE7E9jaR6p8StJpFU",
-	"pHxvOSS1TIu2FJLqxTa3no9zaM4HLvTqoa2Snb3Q8+8RIZ9g8daB5ksCSFGcr7wbicJ+C2580vN3CTAe",
-	"o94qNWnxAoZq1Zz6q79Cd8+AVNEGq93M2GFHGADsAUp11N4DYQAMww1fyA4j53nir7d8yVJhLCS+b3cR",
-	"vr90WjGzjI8taKcGE9KWrX6B59QVa3dtNRk7X7qouWyk9r1VEhe90Daoj5Zq+G/bPfFtFAVfvHrGij5t",
-	"/sDhx80Fwc1uyv71bcijRQsH6UQatfZ0MPC83o9zBpCRCY+nf8rNtMPeNILAGori4Uu5wxeACchr7f5o",
-	"vkYHGt/zZYavWDlvcTFcyoZswCydMnojJIt8XCFamdKreDc0UbSxmpYqOW+eX+Mb1zWrIuuk+ILoJa1u",
-	"qtTmNBt6q4AXH1JMpjZd4isitK0aGhatoioBXEZKPC3EkdRZb4Wu2mrWqSiKEamBTC304kc5uCaz9kaH",
-	"L1aQeVDpYdlKp/WUhJW72KeRx/CnN+Yrx0X+cEn7E8ZNZSFs12VtK7A5/n0Gy11JAIU0NlZlpkgNLGoo",
-	"QqakL7Bq1mR5ZEOgTFcgx+cQIoLFhlOX8oJEIF3kJbfHRyjwzhkBZGqxdMd3Kqol77Ya+m6wQiDuk4rg",
-	"aEsUEYZP+Z2lImy/o25A/eHMSpuzlV13oFe/YRilZ3fdjvmqznsbYvbE558XsndHaIrdrn/bbBEUvUwM",
-	"NfHzUMEfCjojZZtwc446FJ17UpWOutZkdN9m+3OdVqUfRs32t2T93JuK9Nqf7aan5nO5s8Fpz5rLz1Nx",
-	"VTf8aDe9dERrevPOvih2aqTslGUpl1ClE87FhLbLtG5e1Vf1c/evasPqX702LJ3nA+qCOudCrn9Z0ldt",
-	"/U04oXqQFmao9e5AoIiIS068M0gY/4bDG/LF2cEutIOXqnwR67blypuOjy+wbm/UHHzLE8Ow36qcnLOI",
-	"6I+KVrjcrqC612D18uhibOn1dG3T+6uP8VK60s//Bc/YEy6rTs0jb4YlrafMg/nNMt1jiJJ9MIwhDEtU",
-	"nGM4oWzGd4yuAD/F6lDPjEqx2WGsMkH1YBxfqFjK2NC355SMF5GKSlmU5sh6fti7qaLAg7OCclOlPa/d",
-	"XmSRrI/RsEWLjlIkM5QOa/aWqdpb3mE0guk0dFrb8K+0GgHdWvZUJ5u4Lgp1LqWP2/rh/DZdf7j+/wEA",
-	"AP//",
+	"7L35kts21jd8Kyh9T5XtPGy1evOirqlv2h4ncbzE022/nidpvyJEQhJGFMAQYKuVVFfN1cyFzZW8hXMA",
+	"EqRILb14yeP84bQkEjjYzobfOeePTiRnqRRMaNXp/9GZMBqzDP48ZTpbnIw0y8ynmKko46nmUnT6nTMW",
+	"SREroiWZU67JkI1kxoieMCLYpSY6W3Q7QSdjv+U8Y3Gnr7OcBR0VTdiMmub0ImWdfocLzcYs61xdBZ0P",
+	"Hz6c5HrChOYR1Wy50w8THk1IlLHYPEMTRWjGCI0ilmoWk/un3z8jT/b2egFRLDLvkL297sPu3oONSFE6",
+	"42LcuTKkpDSjM6btRDzNqIgmp2y0TNK7CSND+PmeIjwm9/Ocxw+IzIhK8vExCWeUi5BwBVNjPtjHDUns",
+	"ks7SxPQds5nsBB1umkypnnSCjqAzmKB4Je0zevmKibGedPp7vV7QmXFRfA6WRhZ0XvEZ18vD+FHOyYyK",
+	"BWFCZ5zBumZM55kgVJOZVLrryPstZ9mipC+BBn2SYjaieaI7/aNe0BnJbEY1LvTBficwBPNZPivJtZ+C",
+	"ph3x82ik2IbkplQpIi9Y1kapxMYaSV1HqfnPo7bXQO2VWSaVSqEYbhoan7LfcqaA/kgKzQT8SdM0MRuc",
+	"S7H7T2XG80e5E8yTsWn4giY8hocGLMtkZrYL/L8P4yGzXJlTR/bM2Pd6PRJNaEYj2LK4YZjSAx53+p2H",
+	"tDf8z7/+3bnyh/5fmdnOnf9vtzz+u/ir2n0OHcGQlne7bdps6RlNzKyx2Oz3YcboVBFKYEccEyH1hIsx",
+	"mVNlaBNjc0LD+rDCB11DF56wN1J/L3MRX2vC8FgNhNSDETRSTpiesIwZgoW0p4+cw5E779zpXBWdqjya",
+	"2J4DM1eGF0Q0SVhGZnRhpoooxgjX5H5YH4edoWdSjBIebbKZbnGRY8kUkDfiGqhOM6aY0ERpqtkxDkTG",
+	"jCi6UGQi50Dr95QnecbuntQTsSDSrC6BpQ5IaM5jJmhidxehMynGhswZUiazIY9jJq61xYykUWoQM8FZ",
+	"dX+ZZWYsVoTGMy4IPmhOpi7kw92eytpuik3PXJH7YYXmEHYfxSUzbCQ27N3QKFOWwfBxt73iYvr8MkWZ",
+	"c42ZSriYDphtoHIQifkJj4UmwA2IYeQzmbFjQtWUjIBCweZECnZrkxZ0NLvUuxM9S6r7rkH4L8+ullMm",
+	"DNG5mAo5FwFwtVwh55tQRexYyf3QH3r44JhQMszkXLGMjJk2/DGlY6MoUY2HRkkjsDy168OHDzt1Pahp",
+	"iPaV3braBGN4w+ZnTCkuxa2dQtdewxyd8bFgMeGiNpRnNJqwnWdS6Ewmy2I8FHJHaZmxcDv9zIxvc1Fx",
+	"23wcxNpqNg5n6J2Ur2g2Zp+GYw9lvDBUJqZLQxoVZI+85k/J/VBLOYDvrSx5J+VrKhYnWrNZimr/1ic8",
+	"o5oNQNRXT7iUqJlR2/ixMQUIHRvNlwty2DO6uTEd7pAf1mkAnmIWi8ZxZhizzMgokzNrrui5zKbkfugP",
+	"KXxQ28pgDO0U1tCqA+nZTUDde0FzPZEZ//2a3DT3Gyjnum4IzbhS5oTc2cS+kb7xBUdASGGZmaEA+fn9",
+	"0Cd4aSZvhb+9F/SC8oQOk09wvt5ITYSc48Bct+GDANVeI9yNossVUXOuo4mRCqNRocpxMR7EXJl3bnlb",
+	"qTxNZaZZ/JrFnL4DNvkpeY1heGG9jxCmqSBtMDO0DQwPB+5T7EIY/gloJz9kFOlNM6OHaI4WVJQxalqg",
+	"8Fthn8VUsx3NZ0Y5qImGoDM2TbF4MFw02+q5EcTGOmfZBY8YmbIFbl/7IjDvhnYTdsGSdZOGo3kFj14F",
+	"HdMXHEGP+DwHg37ZMC/F36/Fi67byrACf14+Fk3J4T9ZpE23PhXLIjdjNA77JJFy2iXhPOOahX1CEyWt",
+	"lUZiqmmXhKDJup+M1q8DErOEaRbgZIEHQxhz+NeOabUTdKC5TtCBdz3iynm0xHHVsN6oqpq/uGYztdls",
+	"4965KrqiWUYXSzNqm26eLs0vuF48FzpbNBGlrRK1iha0X0/w2avgWls3ZpryBDuNY26aoslbjxjUi+ou",
+	"MavAI52gl9KhzPUxCS0RIYloBl6S0CztIEqkYIOZjFnobfVyQuIcLYEBLsGy5yUxJpWxB6WcBmQO+hGc",
+	"IdP5jFGVZyw2TfsulYeHnWWnSdDB47E0F8a8zKF7t8NUjksYdEbWumzaXt6R2+LsUzVlMSgJXB8TozIs",
+	"zLAEERJYXczjgFBUI6hAXX/RXXuM4QTb/RN4h9otdGWbFGNetUfbzg3+usXJ8bf8+rNjm2+kzJz09wql",
+	"V42sNB3MmKZm062j6LV77rpnx8pX+1LdOhERwwVVE1Dl1STXROa6skn9DkSeWN0CD91Sh2xGedK4deGX",
+	"wQXL+Igzf3cPpUwYBfYwoWqQUqXmMmt5YiOxEXQSqvRA8bEYcLFqwtaOR7D5oBjT8tFxirOZPzwtupAX",
+	"WgYkF5on8GskxYhnM2UF6dqOM5mwdbvD7K9T85w54Wm89e6Ao7f9Vmw6zjhHS6vsT6AdU73boHogaoff",
+	"G9byqlb3d237NJ1KFEe3o1G5d9o0Km60XRBBrfx1RmPWpljVRNK61fkb1fSZefq1edi+P6SKDdDL33Qg",
+	"jSo7mDGl6LjxUmnheekMd+CCIC8mIXoRN9rI6PJRNzqFG5761qGmNGNCD6wLuUkOvsmTBFkheHPheXTl",
+	"o/Om3vdaktMJVY2zSqHdITOmUWysRKuozOSMCR2gL4UqEv6Wsxxck6HZBlyMzZ+Ksdj9Oadpav7ejJ+w",
+	"VE6k0oM0G4h8NkTJtKx4+M/lWTMrL54xf7Q8oZhuFDofzBxz1InMeUYV+voCRyX5eLmXv7GMXxjdpfBm",
+	"0Bk7NttXxKXbg8dmT6dUT1TjGSy1rfU67hk+WygNm7wDlum1eHcTC4bdbyekfv6LsdiWlvlLwyGp8LhV",
+	"fNk74m7j19mLtyXaGfNJYVM47db2Ca/TeGG1XPsF3lpiu8XXljBQJ41RFhf0odYJXn9rNpZfZOxCTuEL",
+	"mBLzhzlpLG7UppHaZ1IIVlBcFSj25NRuZUjCh+lvRhWwL5L3p6/W68umsfZJa9Z9cRXZ5lZj2ViL9ht0",
+	"tNQ0WXHp7PokM6qjibGAqGYXDM8a+A+7ncbrbH+wBeGuv9Ujb7FOryPQbypkHCf6TGxkPUuos4A1/pIK",
+	"QcsOE3jbiJ8+rK/jN6VwM9pNl4BjZRH2Dc+PqCBD0Idi+EExbVvgnlAcZjIfTzQZ0mhqrwrPBTKnewov",
+	"WAO8m0ti/Aimi+ZJQuBGu0tCOPt+02NpmqZzuug67QVJknkSg8NuyIDi43MBhBEEUICD3jl4SMZm8oKB",
+	"Dn8uPDePmwuPTxWjc5wI/0QfdTtTcc7K2mSnGbvgbB727TXgfMITM86UZYorzYQ2yyDNdCx8/5N9z7Dl",
+	"4snG3p/BXnCAngKe0exwGdFEsaB25BoUVpokP486/V+3Ul0/BiX8xLpEB1IkC1+X5GKFB8ZTWhN+wVSf",
+	"oL6jyJzrCWrkgmtFwplRoybmH1Cz5qGnfe0fwg+P4tCo7uFevLc/Ce2qF/Ck/cPJKhZRJbABkRIQIY04",
+	"0JlMvK+7xBgQ5tSarRv7ugzy0CWA1DU03hKhBTarTBfHxGhbcBM+VDfVf5v1zWUSUtOlg1XA3bwlasjM",
+	"aiqi5bHFEIQVvRPU3gKLtL93+Ojw8cHDw0erwVONCu5qqu4pMtE6hRttrVPlhHY5JRlHUhzCbB9QUevV",
+	"5iZ8SSoV1zJbBCSUc8Gy3WKs5aLTaMZ21USmS92ahdeaZaa9//vryc4vdOf33s6TQff8fOfjf9/fXfrq",
+	"wX//V9P2ccJnsxPsi6HK8XXspy6c4IA0yRxkQy/Z4no8aGP+YEzwucymqnbi4aw/6cXhMTALmWvCtXPj",
+	"oCSxqmJ1RZ704upaHOxvzBcKV7UhioN10q02th7BGHRUJFOmWlqnJEq4OdGmixldkFiS+25BrIM3IBkb",
+	"AXQDRYznrYDLuY20yDNDhSFnRi9f4At7+zVNMujkgv+WM/u74R8bqjsv2aIwmdY6tCtjppFWhKpjH5qQ",
+	"i4QpRahAcBJXOqNaZqQ+erAdzXOAqGpihqvVd6ttrdnz4Mu71qa/rj+5cGuuvO+Ehxrdt8Uxb75/YYA/",
+	"89EFXBFNp0yY02bdoXiOlt28vhN4FXlv3XPX8ZjeivcTZ7F9XePb9Dl+AqfgF+Ct++INqe19KxXfiTfH",
+	"K/bNS3ZLdu0nXNIpa3GGg2jTiiWjLnkBhqA1uYy5hEZWVaAOjQ04UNPBL9OD3/7Rm+1dPH08O6T7f2eP",
+	"Fu+OJk/ynx5Gpwfxhz315nH6qjd6efk/v2+3yQp5uZ1gW3KKXFtubalSN21LX7Tg7BcD8y9Wt9l9VZ6x",
+	"bIl6Fpm1/EvTHH4qFKdMzlWXhKM8SfAwhH33CBUxoUbDxkcUY/HAHBrbIj4VnAvtHPJGHLPM9MGMgsIT",
+	"pqoWuG8oBp2yT+vIg9YbDd/nzZd7J4KwHfOTk15d8j5NjVohYpLIOctIRBUDdBcQSGespqTH9K/2UzeS",
+	"s5qqfnRY0egOmihDONsfbUAjOSLsgmULxHhXOt8E/P+uHfzfrUPleqPH7GjUix7GR/Rw1BsNH9I9tkcf",
+	"P4wO2N7wCNSJGqNq3D0nRGmzxQkHsNyIs6xPpGDupsy8pVoA2IAqW46TCEgVVReciyVsd1gGDQQknDE9",
+	"kTHMCU3MUuIdi40jMH9XAI8B8XCipvUWEJftBqOuAAhn3uQzJnNtqSwgcsuAfNzNq7AvDUYqzTSP8oRm",
+	"CieQK9iUJfbE/AuhYGLReMHBmrfYBwdamWdSjAMwCFIm04QFsP+xea7JhCWpAj8vmYMjzXB0Pp40X2lO",
+	"uNBt5o80JgkAdMAU8cAzXBHAljc26e/SlkvYXMQsI3MIkStZCUnkeMxinDTbynpPvIs4ilCqe703sVKA",
+	"YCEa63qa/fbguhq92EATbT8ymugGrXQZYCSnDXyz1s8KiM5PH1428YE0HyY8Ar0AwhMfHe09AjOzZtsk",
+	"zZpglF00fj9twU1NEQXUhIBo/P6y8dumNmozYTpCMlom42x5zqdssbkiYuZzHTIJGmzq/2vUKQH0kasW",
+	"DNPzSxoB+6BkxkWu2fVvktvRAxkb8ctmBjPimdKe69ZJsilbBHB5wZLEfFCEGna9QsltZm/ga7rRNH9+",
+	"RbfO7+Ws0TlzDTfzep3Yrt1WanFtz1WWoeVUNV/CbnWwzdm8xqUr7K2bXLgCkasuW92iNtgC6CQL+86n",
+	"CPooxAF1SYgrHPbd+hIKjrkADAQuCK6If1tl24NbeN52U/Wajnn0iovp9WSqEd2DaEKThIkm2NPbl8+e",
+	"W5H08ODhg2Myn0iY04zFjM0wXh3j3mSGAYMQcgymimIihgesnwy08maP/M7HPw4Prhqd71USB6iv+iL5",
+	"bP/oYePc4I42Ozfb2ENHhYveKxx1QxZJcHmiJ7WARbkQxZFEvZncp4qMaGYWV/Gx2MlT87NMmXjQ7Nfb",
+	"zueYsZhnLNIDLde9c2offX/6agsX3WvKkzPWFGPhweJW8xz3YGPznnNxc+j6iViQn85+fkOwISNRbK4B",
+	"ckhe8qc1S89G8Z/E1GMfJQ1vPU9qtZ/HcB+5/9iXXvdhmRnFOPbQ2FVd54sdzLgYJGCwhg+MIbA4JpGc",
+	"zaQg7hGMt7L3CPXL0khmZoXIRGaKkSGcikX9omP/cO1Nx1spkzNNMT6vjvjGhRlEUogGq6mE7CgCNks2",
+	"7bbA7xNWNrL8+4xetvVRcGY0vwxnHLLmXoDntrXzc8qEBxVSzU3MKQQatlNhbRRFJjQuspKMbLSza3yj",
+	"oIT6tYZHfGXCgvoy+NNVUNx0XoqVPbUJI5ZXOJVyVSjImtuCYucshW89dfAluHZviP+ojR7paBrEKaMx",
+	"FzZgpyZ7JiyarqS+wQHQaJgn0igkhOpjEsopXlsiBC5E8EAixxhGPZ8sGqNZGg29oON5KTY2+wI3sObp",
+	"KBlzExjU+s+KWHBp5M5IF0qMmB47DxGyo0Io5FmiahfjcD/f392ladr1fG+7EU2SIY2m9fvyw8druc0p",
+	"G2VMXRMTk+HLA9AXamlp9jdJS+PPdrWx5rlWTLfdN21obl3vjuV2EKzFfvKaaxon2ihNXgWWQbCvFCA1",
+	"fSMDQ5R+Psn1BNW3epheH5x2ykXrlR/ZJYtyzfqjXCAn9r7L0shivvpKywyRrvh++dk9/E85VO7pCxZp",
+	"mRUfbfCp/eRhILGtpS/s8006oJfeoCmMsNyL9cn76cM7dPWFJ9adCn7WPnnKaMaysLveEbBsHys6Y0Y9",
+	"fC/4JTE7YcP4t1VIDpdjC1EZGORn84oYtdy+2iwvl05ktekfpET8g2E5M5kxklKegVFvXmiGicNPA2cf",
+	"uz2Fs9YajbfJTXVLuKYlvtJxZcZq1mx1zLb7xnOFW+cWMbVRnmWs2etb4gMc+isye4UL9MkqpKXFjFix",
+	"694jrMOBdWDoLLaJ2Fq9Q9f1TvF0lVQDo4gLHNkok7PG/VMaeMs6HKSQG9MKtyrAEUaajXk0MFKycaMV",
+	"w98+LIyOWau3Ps3kOKOzjYfYxOvdziiGD3NZ6bzmoakMZu09pt3LzY4Zu7m28Ir5J2Od+7VovZEuPhYv",
+	"xDXhbVtZz9tjaBrtZq+htvG8T7/M8Vzfg3C76KANppCLcaNzHoKMqW7hdd9ncobuGSmshAILXGHeIcA7",
+	"Q865PEms0VcEH0qRLJyfSl3fa34dqTBtu66bssU9Razz7THRk3w2TDMudMvlnwYrc+3McK382XH+iWuO",
+	"ue4/XfYlVxatQufq5b8FL7K3l659S/QetO/tYgFmXPjf7l0LmQsIdyHnkFSAaoJhFe7qX7ALq4WWBt+j",
+	"eHP8/TtIajS3oYANaPzuKiT0Fuixlgl9hhJvG6Dnulm1QnRwHdb452S+LXN/m5N+Xbyti1VvTmxwUzTu",
+	"14ahXV6oz54sY5vcFc3WjJowyHqoJnIuXIy/sVFlBQidMQpxkhZO/i3LxbcsFyuyXHxsOSzN2sK6+2JD",
+	"1pYXxjiWLRJQFblv1qkg2O6qy+di8Zdvn4tEXEsBHAjB4EJpmiSgQaBTvIhRNUtkHhtKPSkuulwivTj0",
+	"je3KLytTeP0fsx0WxfX09zKbbWkP3YqbuN09XCPwBvfn7nq7xT8QVm+wQ0yARePSQeDf+e1XnfCHB20u",
+	"truamaugo1iUZ1wvzswWtnnKwX93kiNKbgifvncM56cP7zrBMrgVzK4dLuCU3VNVv+R9cLA+P9s/egi3",
+	"43BcgPGjp7Cga6J1CoEA4L1+2YSpP/Fd2/dDBBJF08F//vXv8AFA7B3ookhAM59Il3AmIIJmGdzgW8mE",
+	"WAwPvISXt5AuHvMslvni/7GDhO28BLy5O+Apt0bHGaI4Wuj2A6sc4convAFK8pKxlHBjslr0plpJniWg",
+	"mT6z2lyMGuIvnxpaiM4zYyaSt1LpccbO/v6KcAH4siGNpkzE/ZKNFHksA0LJ6fOzd+Tk7Quws4GxBQhU",
+	"D8gPGU0nf38F2Fm8VgjOBWDgBXn97K0dVPdcnIvvvgPYt+p+9x15XqK7CRVqXglhBsc64MDvh88xY3yf",
+	"UGLhCB5kl3DhIt4NmQjAPhclAhseMCc2RHSvaT0soa0h6jHaXipiRkRMnNcl7y1yZMRZEkOGIIrYBUNZ",
+	"4IAl5wJKDpCyegR0lLEUZCBRXIwTtnNBk5zFlacyRsLDXo8swb7tZL3jM6a++w4ePP3+GTk4OHhiqHj/",
+	"7hlO1YxHmbSZdYuSDeS774zwdC+Gv34M0VcAKe4CApYmOE1sN6cut38MC3NSuKzhdt8wGxL+Y8c+tfMi",
+	"Dsn9PYeukCMSnuz8QujO76S384R0yYDshA8wFBGXldBkDnniqSJSMNzcCY+YvQJ3EI8U0kbvd3tGZcgS",
+	"78JzPp93Kfzcldl4176rdl+9ePb8zdlzeMewUa7BbIat3gk65ijh5u919/ARmTJBU97pdw66ve4B4pcm",
+	"wBF3u3OWJDuwpLv/nE9V1+VOHTcVozjBnfCBDclLtiBnTPtQX3Li4l055ANScsYshFMVVVPaPFqGfRaB",
+	"AS/iTr/zA9MArq0Vm9jv9bbLLIzOll8t8rgD3Lpj8cadtzv4CfxXncPxm0f/+de/OxZd3Hn+rGMBxR3F",
+	"xx0AEXdGjw9+/ungb/v4oHnscvD9899P8yeQevjjxsmHYXQteWdLMLXaMtE4vhmQGb3coWP2l4Neb/uc",
+	"44c4yU3UF4ux65X9uPJCxNe95kom+EK60//1Y9BR+WxGswWuvRNbyiau9OQu7h+nq8MOMlKBjpVT7zof",
+	"Teu7NOW7F3u7oODt+vlzGnd3mT6BqZJDelnPM0bjACvblMUW0Anra6vICj2pqAz/mRvmAtji7rl4Voh6",
+	"rKZQSmzMrlJcD9sokurJMJzuaXl/7Ffw+XUJcyQSL41PcRUH1/Jt5WOKS/vN9nEVOXAVrCbBhbWYbddG",
+	"gL3/3KZ756pb3bldVa6KDH4YPh+3klLJl1UStDZevJnmcql2sTzRBg/aykBXH6/FCLeZQzA/GxjSz4Jh",
+	"KQdjX9mphOz612ATh7299a9U0sjDSwcb8JWi4MlV0Dna5A0/s/otcLA/Knryrx/N2noKP37h2yC/fryq",
+	"cD0z/8TPlmU5WvGVkS2pVE2S2SqTcAsUMZSqLrVjkdfpeCmvE5gPwwWhJM4ziOP7pxyWSmORuAXRwzbz",
+	"07mQWZEwkoRvMzZiWR9wiH856IXwhyJ5iqYIeMzEwhVDKFL1MdCW4wY9GBJAoUctBnXtxMaP7sjyNJcZ",
+	"ZGgc1srQYPxqAAVJ4Flo24yb3PejVwM/UPUBtngurBvCa5PrLvlZIOcHEtbwezKhFwAXUCxwSSn0hC3I",
+	"nGXM5V9fIwaqMKFGOeBneFonB0JYnfO81zuI7ErABxZaFW7/sPcgKGDJD3vdNmsMl7vTUpptvyFPzjJX",
+	"PiFgGRRBojAP9xSJJpJHzCZLMuYQZHVZNpBsvMH+IZnIHBagtodw3s4FuiiM1MX0Ly7nh03sj5jow94T",
+	"wmM2S6VmIloMpmwxyFiuWByusEpflG9Yu7R5Qo6O1vk0PhZxh09lvNhcuwUxYLYzMPqCjTwv7Gwj782m",
+	"NXaBme/GpF7V0Go7uFeSxkQbnl2Q66Ubu8IQKkgEVOn6xBpckHzKrK7pvYwjx/vqGDLGFAT594g2/ZYl",
+	"AjJhXV1trFA3ZTy7qrqMbGqamiDd27JWiXcT0dnv7T/c2dvb2e+92+/1Dx72e73u3v7B4dHDXxryRvRr",
+	"Ye219B0uutuMfHBA94d70WFcRcZ4Pe419YjR3XtP9uIntLdzNOqxnUfREdt5Qo/2dx6OHo68Zv15dkk6",
+	"ik8WNepnwnM7weWA2m5hXN6UtlIbyKrZpbHjgaUW+QNHPEnwdt8zhF5JXKG2SGo9ceylLEN551bQTdSb",
+	"rYvlzOjlwAmIgZWXS7UAIVg8AcFNjnqFehHYDMUuRZuNoYbw+TssWNRUpC1sGofNG4F55nzF0+wKqgEA",
+	"Yq83YAYPN1ipauVFeO3JTQow4lZtqr7oJpx+uiKMYYWosA+gCFedtUjU1CXuuWGuquk+ijI3qOR1z0XY",
+	"IhT7RW4zgAguy1WLzDwHVfxwbwNVvKggBi8cbXKGGkoCfa2KP/LHYrc0q/6tDo1dw6rVbhFH0+rcgCcK",
+	"A9ye+DST5kQGxgrw4mUQN46+DhHbtCS4qV2KyRYPSdfo657eLXNNqIAQQqAAfKK/s0yqJp32B6bLmJ6b",
+	"uv6KKQGZ1hBN1qvGhfUqYWBHtXCuXhmb1YOAMUQ+1dvcq7Z5UGlzv1dr9LBsdG9/C11nObCqzZNo5uCb",
+	"tX4Hh7aItduBbW1OIVeaR2rb8/sHj69wlyasqRj4G7R0K2Zpl9SjCas1WEHuR4mExMwnBe7OCASbDNlm",
+	"YrHJVOiCcHUuxvyCCZKnaIKBCHG+AJAjptVRxphzNBwXFZkuuF5gjJqmCwDExOBPGC4Ij5tO+t9gtJtZ",
+	"r3AHPaFpynCcXl5yewWNPE0K1iehzNIJFSGZQGkAcNJq6WeivacKF0EYURXRmIXnAqe/eEF2yQcvYWjV",
+	"lxBNeBJnWCkVqtBiZnpyH4zJCVUD90T4wLMh685F+0zFdiyC92AUnaBjKWwK3lv2CR6uTAsMabMF+xzs",
+	"YGslCzPKDXBmB9aMdZoWCKYy51xZGOCutKtlaqzyWlVo+2SjCsmfQ2n1N6U3k04zBbG8X/HTGx1bzs3D",
+	"mOepQ+OY/P+ujb/gBjWTUH7n9urdLUTlbOESVDVap4kW3IZMZIJ8wJ/9r1LmIM8seRFYyVoVLt02p3Gj",
+	"Svhm2YFqRMUK9a4o+6vIcvH2xhvcp2VB8Du9uljtVPjC1Z9rMoKvcgf/wPQaO2dJFVhzP+b8fSO4Ikup",
+	"xlDpTVSoIie/03GKqxHQfIwmYwFXC6P5BETZC42Eiyn6qLzKLyiV1bmYMpZCJgqAOr2uiioE2aKmcGC/",
+	"HyBaFMXKgyZlyQ/g6NzEXcwuNcNa4uWaODAWFn1E7jlnbNrqpX2EkWVmnO0tjSWEADa3AHicbXy7TREs",
+	"G/l2Py2nMduFW1fK/M/Jdqz+sfq1Zzb35jcH0Ga2JCLvaWmfGAYUAEjCqDhYh/U6duVuWWp4lRJQY4wn",
+	"lfvNoHq56Zgl2JQyw8tOq+UWDp+ycHIbduXEVbm9swPrVWBuObRApAqITOISnvNNWfhSjsWHiQSguatY",
+	"XppSrSrEjqt/fSM9YqMztfuHTTy4vfNm6VicQj7C1QfjcEVpDGO8CYkTRahYQKaLr2Mn320R/2U7xYae",
+	"Fp/7JaB+QuNiFr9eI/EdnTKb6K8MWKBzuribwxK0bcp7ivC4gJGkVHtX+2XKzvYr2XUYO6Pt55uLNAtA",
+	"smckY2lCI/T2Ob6/ZL+aJ5fO5Daa92abtyGr9CdWbbFzoGOlqPyTarTfFNS1ZjsKFluHaRsxvFaUlhX9",
+	"t/FSYd3GuFSYizuIhvsH7ThRuy5qqdiWD1oU78c7PZtI2yo9NqHa6K9MQInLGtz8mz775eizxTUWBurd",
+	"nSdszbGLKpWOW4J9sLbx+9NXeOflsg8Em4Q8AE4WPWw2IgpyKjsnmMP2tvuMvVrMN4UBYGBViuF/6rek",
+	"v7sLUYp9xaKM6b/u7T/q9rq97l7/6PBgf2+3EYR3tV08gkd+y5ld8hxuGegj5I7SMmPhl45r+wJdUl8l",
+	"9/hRzrGuK+wbn33cW38DdGecBIu29/+4mde+MaihSZGv3qNipALCipeg/gDcdzf9tfxDyJkK4Nu5wCLx",
+	"hAo2t0G9U2scyCQuZveeImA2EAgEYERpltoKlPXTbPUQh1sPAAB1LjYBbGChJIDiz5jQXfJiZGx6hHSP",
+	"KE9cOGW9aDZ02T0XLhpkv9fDKNjYEGtB8wc9F4oREJYoRvZ7+9V4kbKMdxOH9lPS3pQzbwNWLgDJrh63",
+	"nzmkBsM+7PV7ve7RL5tzbX9Uqz38XKGTX1Vwk+js3+/tf5IJKAuRf+pJQPAQ5HSW4mvCkQDha2AkyMvu",
+	"HERSkvK1YUg8pEUThKQA7N89HmdbzAdMdP3QlmBny/QGNuM6+ATPhX02gkJoTnUFQXHsc27HEcicKgt6",
+	"/ioVjKcgtwpJOqTRtCpEjfgz8yQ0CpwNL6RcusNmM2ONHaEYg8KSGEdtPRCKYa4tIueiS9B5HtvnNV2Q",
+	"hCvN4jKdNFzfnxupmGqbi/6gR2KUlo1+gZdYQ2d9bDUaO7cd1FyUXfraIoldzssW8dEQDf9luye+jKDg",
+	"k7cviKvqZA8c5vpsDQiului1STlgj7oEJcKwNKzKaNTAY7+U4pSxFE14OP0TqiZdcla5BIZCKBA8fC7W",
+	"+AIAgLxUHKzINV3mV7IZjYzmzfVxg4vhXFR4A6B0itsbLkho7xXCWpdWxJumkaLWaFqM5Lw+vsaWuapG",
+	"Rfqk2IDoBc5uImU7zOZJzwvSE3w80cmCZCyVmS7Ln7laByUDLm5KLC24I7EOV40ubzZ9KlwwIqZH8q5e",
+	"bCtbx2S+ZItbD8jcKvSwSBTVeEqC0l1sYeQR++aN+cT3Ip+d076Ge1PhmO0yr21UbHb/mLLFOhCA48ZK",
+	"y1Q5aKCLoQiIFDbAqhqTZTUbVMqyUsmxGELQYCGd2rk4QRaID1nObfUjYHjHBBVkTCB2z+bh8sC7jYa+",
+	"acwxxE2gCIa2WCJhMMqvDIqw+g3fgPrsmxUXZ+V2XaO9ltnZeUzumxWzUZ0PWu7scZ/f7Mp+6QgpzG6+",
+	"A0cpk2BVQORem1Ij2NylGYNUV1AKxKU9Ac2Dj4XCmKARvygzkCVUQ6nKCRNFMUcsRA3KhvOkScHAIYhV",
+	"v30jgiRUaRcXYRNRTaiy1WliDBciIZ9BCXHNkkWIMcyWYo8w06nEyErbkBydC2PmwDGtJLXH6xYgm9p0",
+	"RQvE3CWMTo0p6qpTkLE0rQ6hUB3PXKkUV+im6YjDhJcZ5teaPKdAU1kxE0wfoDuJQW9cVEbYZgt5c1Qx",
+	"iYpjZROV1vMo36npUsvav8KCsSnJMuZtQUhy/7/csNkA4uoix1uSunlJAT2GhkmFGwRwkcXYuhaW7fj3",
+	"Nh/xekO+TKuKSWSMqYRZstt2sUsPvaEvCzO9t6QowyTOzo+QyaTVj2CTUW8Imy8ybX9tjoQiH3bLObT5",
+	"WL+duNWegyIfd+0otfkNPshsqgi6BbwCwHgxFVTDYmkBCYBM8SjfOAggqGIFYTJd8kzGTPVJiCnWbX6K",
+	"4FyEc0anRaGLFRmuIPH4TYxyzPBdz1RUTTE+n8jaCOBsl5Y5JtPvZFLqv3qVKF16+L7t5cqrBueb2jkO",
+	"Yqk9GtNac2WVh5YCu1ub336tjE9sf3uZ49vP8RdvHXyLeLkhL3pdYpI3luub4et/hOsAqwBDPsGKUuGy",
+	"DBrjN/LS7aGCfWFr7qLHh5zKORz/hcwzm9YbFZUhoxk0weNzoTRdtCc0KJjVxtj9zxiU/7WZyBvFRrds",
+	"sqBZSfyB6eYl633jgV/T8mNgcevar3WFfKqIheb45BN7gY1lTDIPa2mYF9aZgqoEzPIyx/LKmGQOF9VC",
+	"q5Kf/VhjeiOZJHJu3j8XpqfAJu1XmswnPGGgxnFFXF2rNt2NbKC6lVW6bqS6WVKq2tTZJNfo3sx1Jbdl",
+	"UY8L1BqvGlFNEk3gAqyqAfoN1TS6LaOUt1a3PjGrIVS5lf6TRCl/i0++C1/NRvparie7YO1ByeJW1+0Z",
+	"g3IdYBIiv5qDpYkXIBaauHfkvLUV5DgvYZTGMi2qTLsiZhzduJCKRkjdPRehV6gwROT5kEFFVaiKpTTW",
+	"h+oWj+VZokJyv3xPSD2AZJgsbs7IYE9CUXvpRlwuTWjdQP0eQK1lXWaqPUwqzCJe7W9iU155pRubepmz",
+	"IfFI3MxMrdSCLMqW0DTtes/tRjRJhjSabsNFl+pZbcREt0Re2rI6nX7nxaiymyIqzGZB1zvFan+Y4tJO",
+	"u3IFaOd00e1sMSqenLHmALsGEhQfC8JFQcJyt9fh2Z+U1R3uP9mot9dULE60ZrNUq1svJXKiphYgjqxH",
+	"upndoG5IhbftwqVRe6Aa1oh3m0S4dUsYjQEBUznKVE1ttvLwBC6a+qS+X0OiUmYT2Nl6Y0ZbGzOtEJ3o",
+	"6umTE7GAtKuA5obfKdZrmE+kYmSYay0FMXzZayywCCCbKFxBb7rvyLSGbyLllFB9LjDjDeYTL/Dnrh5V",
+	"LMkcMJL2bmhG8rSJZ/6cMuEzzLVKOQ7b5vdj0HcrvA5Kwa3SzrcrNHenN024clg1lV3q3YmeJdXXl5Ai",
+	"Tcqc3QGAbcVEvuNPg1sJOs9wHnbO7LHbeSsTHi1aygc64mwpuD5sRmBmxmQKim1odnC3s7rnUzZiWcay",
+	"1h7NmDL7kI3ud4y1RAXDdvlyUoKbA/Ec75E/lY/yS2DO36NBapkmnHPqPO81vtx2YQEVyQpYoysopsvT",
+	"4UJ9xuwebrflpylxyoyD2Bt67kEojKdH4rPnAkvrIaCSEeBD5ggG9tqkUNAwKYew+q1jysBX1UTOlQ0c",
+	"im3BC/OXoS1jMWMzBna+MdHVuQhhu4aFouwDGwz/d2X5AlBbioxBzMILIGGfIWlgv2602GvFRK+r0Hpl",
+	"TztYDHKWDH6ZHvz2j95s7+Lp49kh3f87e7R4dzR5kv/0MDo9iD/sqTeP01e90cvL//l9c42qpfqp2XA+",
+	"fZc78/l8x6z8Tp4lTJh5jjdn1k1FYD+xVX+X8qI8L7ATvwLpcbsCYmsRcIC8uVZp1MZKgLAp1zn4LLO7",
+	"ujJGO2sr+ZqRzMDXult2fcdz/ycSv//7LLFTkGtW2N9TzgyxvAilH8RQEXbpsmSOZLbeRLM4t9W4wQoY",
+	"znM+Vaq2TmxYgmCXGuq2kp9HUL02SVjiSsRaw00KZ5+wSxrpZFFCB6uqCKLvQMQjug9Nr/lEMgT7QkSV",
+	"b+dZKf+wiNS17nlzLFUO95syw+Tt4KY4F2MGsWwwxAE0MrA1SAZQsqPM4o4ioIjgNMajxQZDdQ9SmJz2",
+	"yb5PF1VEaZkwEUANuAo9XfJ9nkFDkb00qNLjZ+AKbeOFPhLY0A3nwW8BJEN7ThreQD+pUFboKZm+Gz3F",
+	"0r39lcAapzebF4rBtzCCL4rV/cA0wH4tCAH9TxUOtJ6ruRu+lfDGM/fQ3Wufq8B4BQADjBuAIX9GaN7N",
+	"r0vWwuqWY9fuqWIWNl/b3T8cI1xCuTTFYvicbxN4iWP2gFIXMYs/8V3fJ4cMrFq35wLB/bYo3Bart4Gj",
+	"0r68CkBQrvTthVDAXgLYervyU3oHCjcYwKTIPJNiXEI4Xc1SvGdDHSYgIRdQqX8QZSxmQnOaqLBLTiCG",
+	"2jyd8fFEF630z4XFChhxH0kx4tnM6B/30Tdiv8EYffB14Dw82EgBOONj8eJGgv8mqMtgiziCF+KbtP+S",
+	"pf3nuIWvcKMz7xKKsB24KvKPZ7Ed18sSPhYS86A2M4DnqNFzVfH/oMUPQcQhRPAUMtwySHMc4Unz4zDX",
+	"RYUlMGWWwouchcEzjJ0qIZhKy3TzmMeWY/8zIH1WlzhOZEQTlz7FDueYhONEDuF7iFMqB3dMQrTH7E+V",
+	"MbaVxjfz1Ryy1IHuO0FRwMl9xv7NqKC3a9dxOsPYGJn/mbQpOAcI49pgn+dp+zZ/DegIl6K0CAQE1K5w",
+	"wXkW9QHceICCCmMBUWRAwF5mkVHYkhf+Zy923U3kueAOUsfismb6hqAVo5NRyOwjc6EtdIXctzWXbAMy",
+	"iV0swoPuuXBovCr6zpjTMDel8AxqiL22U/U+/UzCFGMkBjOmaUw19ZIOnMS0c7WVrH2fbh/bsI2s/bqh",
+	"JScN8JHjMtjNlluG8FKsqSum4OdxG/v6vOabD/ULUjXy9BZUDRfX1Aakf5ZnGRN3jqf/oqD0dysef2BN",
+	"voZmE7UZWI7H3GWMgBwQBbYcYNDeTjCfwwpjDqswIcBnEAdWd696ePVzgWnrwgi3QimlystxlK9wL56L",
+	"BBRFz1eBP1VjCJ3WBgH4JUj0XNyfTzgmYJsAjGAks7HUmonSrAUjE5J2xg/6y3QNnLgI221dItj8XBQt",
+	"gocc0OfaR+LbB2tYE2CsTdoDZlYjngpxXOoahheDesEFCQWbo6oSLrvYN8Xh10/mteH4Vlh7YTdUU7M+",
+	"NtvIMRF5ktj07KDhMKGzSnahFZKfvJIXzKyV0bh5NO30TWtw1EuVohpXaabc42BFL/WFXqGKeI8oTdOk",
+	"+A2f3D4AwJvtzxQH8OcKAfgm568lPLyUC+vkh5H0E0YTPfm9PVOjzSpMFUmkMeWRcVvDHe14VVySHgN2",
+	"FIKRhCwSKDcWCf0ROr5xMuEiP66cbq46277biqc3j+265+VW1boX1emnCb/wE3LiatqlhZvg9pV95VZq",
+	"KPWEpAkVrCzzNuNjXC7VuHinjMZcXLuSm59jdsKiqXLvZDIZFEnNYU2x5P7ylwV95dJfZyeUA2nYDM8v",
+	"WGYTcCN+j2UX5gNqO2jrXz/L1dHWqY23nipMbLtmuvIqd7qFeTuTM1YgzGdcKS7GxyRE+kOi6MKoSFTX",
+	"kFGnTGeLHbhkaOvePr0Lj+KTtv9bPGPPqChRH0ObHjNuPGU2yeKqKyLwcxbbh1mnbCyjHNK8dwJbqWIX",
+	"MqvYLupNvVAyoZrFJJIpxzrdlJizX/DYABNzYgiCdE27nI4uTeRyHpoPE4khBDMK+WiKTMBLr7vqPstt",
+	"VHKEjiy0B3mGzIJaMGqG2UnuEWxBdSu5xhqbx4wkAaYm4SKohv6XFoPfFoi45bbeYwKZ5Vom3WrQbxMd",
+	"bzM5ZMom5qKalTlTfZac5ULYuh62Pbtdrj5e/b8AAAD//w==",
 }
 
 // decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,

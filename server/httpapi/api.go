@@ -17,6 +17,7 @@ import (
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
+	"github.com/boughdb/bough/server/users"
 )
 
 // API serves the operations of the contract.
@@ -24,6 +25,7 @@ type API struct {
 	Branches *branching.Service
 	Keys     *auth.Keys
 	Tokens   *auth.Tokens
+	Users    *users.Service
 	// Checks are what /readyz looks at, by name.
 	Checks map[string]func(context.Context) error
 	Log    *slog.Logger
