@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -147,7 +148,7 @@ func sessionOf(s *users.Session) (api.Session, error) {
 	user, err := userOf(s.User)
 	return api.Session{
 		AccessToken: s.AccessToken, TokenType: api.SessionTokenTypeBearer, RefreshToken: s.RefreshToken,
-		ExpiresIn: int(time.Until(s.ExpiresAt).Round(time.Second).Seconds()), ExpiresAt: s.ExpiresAt.Unix(), User: user,
+		ExpiresIn: int(math.Ceil(time.Until(s.ExpiresAt).Seconds())), ExpiresAt: s.ExpiresAt.Unix(), User: user,
 	}, err
 }
 

@@ -18,7 +18,7 @@ func (a *API) principal(r *http.Request, takes openapi3.SecurityRequirements) (*
 	var found []func() (*auth.Principal, error)
 	for _, scheme := range []struct {
 		name, header string
-		verify func(credential string) (*auth.Principal, error)
+		verify       func(credential string) (*auth.Principal, error)
 	}{
 		{"ServiceKey", "X-Service-Key", func(s string) (*auth.Principal, error) { return a.Keys.Verify(r.Context(), db.KeyTypeService, s) }},
 		{"ClientKey", "X-Client-Key", func(s string) (*auth.Principal, error) { return a.Keys.Verify(r.Context(), db.KeyTypeClient, s) }},

@@ -14,6 +14,11 @@ import (
 	"github.com/boughdb/bough/gen/api"
 )
 
+// Pages are text to the validator, which knows no HTML. Its table of decoders has no lock, so it is filled beforehand.
+func init() {
+	openapi3filter.RegisterBodyDecoder("text/html", openapi3filter.PlainBodyDecoder)
+}
+
 var contractRouter = sync.OnceValues(func() (routers.Router, error) {
 	spec, err := api.GetSpec()
 	if err != nil {

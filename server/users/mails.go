@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -57,10 +58,18 @@ func (*mailWorker) Timeout(*river.Job[mailArgs]) time.Duration { return mailTime
 
 // Work sends a mail. A try after one that failed makes a new token.
 func (w *mailWorker) Work(ctx context.Context, job *river.Job[mailArgs]) error {
+	var err error
 	if job.Args.LinkID == nil {
-		return w.s.mailer.Send(ctx, boughmail.Message{To: job.Args.To, Kind: job.Args.Notice, Site: w.s.cfg.BaseURL})
+		err = w.s.mailer.Send(ctx, boughmail.Message{To: job.Args.To, Kind: job.Args.Notice, Site: w.s.cfg.BaseURL})
+	} else {
+		err = w.s.sendLink(ctx, *job.Args.LinkID)
 	}
-	return w.s.sendLink(ctx, *job.Args.LinkID)
+	if err != nil && strings.ContainsRune(err.Error(), 0) {
+		// The queue stores the error as JSON, in which PostgreSQL refuses this character; the words of a mail server may
+		// hold any.
+		err = errors.New(strings.ReplaceAll(err.Error(), "\x00", "�"))
+	}
+	return err
 }
 
 func (s *Service) sendLink(ctx context.Context, id uuid.UUID) error {
