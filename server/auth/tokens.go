@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,8 +86,9 @@ func (t *Tokens) Forget() {
 // Verify returns the user of an access token. The algorithm is ES256 and nothing else, the signature is by one of the
 // published keys, issuer, audience, type and times are right, and neither the session nor the user was ended.
 func (t *Tokens) Verify(ctx context.Context, token string) (*Principal, error) {
-	if len(token) > maxToken {
-		return nil, ErrInvalidCredentials
+	// The compact form alone: the same token in another spelling is not one that this server gave.
+	if len(token) > maxToken || strings.Count(token, ".") != 2 {
+		return nil, ErrInvalidCredentials.Msgf("the access token is malformed")
 	}
 	hash := sha256.Sum256([]byte(token))
 	now := time.Now()
