@@ -42,13 +42,9 @@ func (c *cli) api(t target) (*api, error) {
 	if t.credential.kind != session {
 		return newAPI(t)
 	}
-	return newAPI(t, client.WithRequestEditorFn(func(ctx context.Context, req *http.Request) error {
-		access, err := c.accessToken(ctx, t.credential.value)
-		if err == nil {
-			req.Header.Set("Authorization", "Bearer "+access)
-		}
-		return err
-	}))
+	web := newHTTPClient()
+	web.Transport = &signedIn{web.Transport, c, t.credential.value}
+	return newAPI(t, client.WithHTTPClient(web))
 }
 
 func newAPI(t target, more ...client.ClientOption) (*api, error) {

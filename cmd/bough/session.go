@@ -28,14 +28,54 @@ func newSessionTokens(s client.Session) *sessionTokens {
 // A token that expires so soon is renewed before it is used: the request should not meet the end on its way.
 const renewBefore = 30 * time.Second
 
-// accessToken returns the access token of a profile's session, a new one where the old one expires. The refresh token
-// works once, so that commands which run at the same time take turns.
-func (c *cli) accessToken(ctx context.Context, name string) (string, error) {
+// signedIn sends requests in the session of a profile.
+type signedIn struct {
+	http.RoundTripper
+	c       *cli
+	profile string
+}
+
+func (s *signedIn) RoundTrip(req *http.Request) (*http.Response, error) {
+	access, err := s.c.accessToken(req.Context(), s.profile, "")
+	if err != nil {
+		return nil, err
+	}
+	resp, err := s.RoundTripper.RoundTrip(withToken(req, access))
+	if err != nil || resp.StatusCode != http.StatusUnauthorized || req.Body != nil && req.GetBody == nil {
+		return resp, err
+	}
+	// Before its time an access token ends with the key that signed it, and the session goes on.
+	renewed, err := s.c.accessToken(req.Context(), s.profile, access)
+	if err != nil {
+		return resp, nil //nolint:nilerr // the answer says what there is to say
+	}
+	again := withToken(req, renewed)
+	if req.GetBody != nil {
+		if again.Body, err = req.GetBody(); err != nil {
+			return resp, nil //nolint:nilerr // as above
+		}
+	}
+	_ = resp.Body.Close()
+	return s.RoundTripper.RoundTrip(again)
+}
+
+func withToken(req *http.Request, access string) *http.Request {
+	signed := req.Clone(req.Context())
+	signed.Header.Set("Authorization", "Bearer "+access)
+	return signed
+}
+
+// accessToken returns the access token of a profile's session, a new one where the old one expires or was refused. The
+// refresh token works once, so that commands which run at the same time take turns.
+func (c *cli) accessToken(ctx context.Context, name, refused string) (string, error) {
+	good := func(s *sessionTokens) bool {
+		return s != nil && s.AccessToken != refused && s.ExpiresAt.Sub(c.now()) > renewBefore
+	}
 	known, path, err := c.loadProfiles()
 	if err != nil {
 		return "", err
 	}
-	if s := known.Profiles[name].Session; s != nil && s.ExpiresAt.Sub(c.now()) > renewBefore {
+	if s := known.Profiles[name].Session; good(s) {
 		return s.AccessToken, nil
 	}
 	unlock, err := lockFile(ctx, path+".lock")
@@ -51,7 +91,7 @@ func (c *cli) accessToken(ctx context.Context, name string) (string, error) {
 	switch s := p.Session; {
 	case s == nil:
 		return "", fmt.Errorf("profile %q is not signed in any more", name)
-	case s.ExpiresAt.Sub(c.now()) > renewBefore:
+	case good(s):
 		return s.AccessToken, nil
 	}
 	a, err := newAPI(target{baseURL: p.BaseURL})
@@ -59,9 +99,9 @@ func (c *cli) accessToken(ctx context.Context, name string) (string, error) {
 		return "", err
 	}
 	renewed, _, err := readAs[client.Session](a.RefreshSession(ctx, client.RefreshRequest{RefreshToken: p.Session.RefreshToken}))
-	var refused *apiError
-	if errors.As(err, &refused) && (refused.status == http.StatusUnauthorized || refused.status == http.StatusForbidden) {
-		return "", hintError{fmt.Errorf("the session of %s at %s has ended: %s", p.Session.Email, p.BaseURL, refused.body.Error), `sign in again with "bough login --email ` + p.Session.Email + `"`}
+	var ended *apiError
+	if errors.As(err, &ended) && (ended.status == http.StatusUnauthorized || ended.status == http.StatusForbidden) {
+		return "", hintError{fmt.Errorf("the session of %s at %s has ended: %s", p.Session.Email, p.BaseURL, ended.body.Error), `sign in again with "bough login --email ` + p.Session.Email + `"`}
 	}
 	if err != nil {
 		return "", err
