@@ -90,6 +90,7 @@ func (a *API) OpenMagicLink(ctx context.Context, r api.OpenMagicLinkRequestObjec
 		body, err := a.verify(ctx, r.Params.Token, "")
 		return api.OpenMagicLink200JSONResponse{Body: body, Headers: api.OpenMagicLink200ResponseHeaders{CacheControl: noStore, ReferrerPolicy: "no-referrer"}}, err
 	}
+	noSniff(ctx)
 	link, err := a.Users.Look(ctx, r.Params.Token, clientOf(ctx))
 	if err != nil {
 		if expired := a.expiredPage(ctx, err); expired != nil {
@@ -121,6 +122,7 @@ func (a *API) VerifyMagicLink(ctx context.Context, r api.VerifyMagicLinkRequestO
 		// Another site would sign the browser in as somebody of its choice.
 		return nil, fault.New(fault.Forbidden, "access_denied", "the form is posted by this server's own page only")
 	}
+	noSniff(ctx)
 	redirect, code, err := a.Users.Exchange(ctx, r.FormdataBody.Token, clientOf(ctx))
 	if err != nil {
 		if expired := a.expiredPage(ctx, err); expired != nil {
@@ -165,6 +167,13 @@ func (a *API) expiredPage(ctx context.Context, err error) *api.LinkExpiredTextHT
 	c.Header("Referrer-Policy", "no-referrer")
 	return &api.LinkExpiredTextHTMLResponse{
 		Body: body, ContentLength: int64(body.Len()), Headers: api.LinkExpiredResponseHeaders{WWWAuthenticate: `Bearer realm="bough"`},
+	}
+}
+
+// noSniff keeps browsers from taking a page for something else.
+func noSniff(ctx context.Context) {
+	if c, ok := ctx.(*gin.Context); ok {
+		c.Header("X-Content-Type-Options", "nosniff")
 	}
 }
 
