@@ -13,7 +13,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/lestrrat-go/jwx/v3/jwa"
 	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jws"
 	"github.com/lestrrat-go/jwx/v3/jwt"
 )
 
@@ -42,13 +41,12 @@ const (
 	maxJWKS        = 1 << 20
 )
 
-func (o *Outside) verify(ctx context.Context, token string, header jws.Headers, claims map[string]any) (*Principal, time.Time, error) {
-	kid, _ := header.KeyID()
-	alg, _ := header.Algorithm()
-	if kid == "" || !slices.Contains(outsideAlgorithms, alg) {
+func (o *Outside) verify(ctx context.Context, token string, header tokenHeader, claims map[string]any) (*Principal, time.Time, error) {
+	alg, ok := jwa.LookupSignatureAlgorithm(header.Alg)
+	if header.Kid == "" || !ok || !slices.Contains(outsideAlgorithms, alg) {
 		return nil, time.Time{}, ErrInvalidCredentials.Msgf("the access token needs a kid and an algorithm with a public key")
 	}
-	key, err := o.key(ctx, kid)
+	key, err := o.key(ctx, header.Kid)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
