@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/url"
 	"os"
+	"runtime"
 	"slices"
 	"sort"
 	"strings"
@@ -40,7 +41,17 @@ type Config struct {
 	ShutdownTimeout    time.Duration
 	Auth               AuthConfig
 	Mail               MailConfig
-	Branching          struct {
+	Roles              postgres.RoleNames
+	API                struct {
+		Schemas          []string
+		ManageGrants     bool
+		MaxRows          int64
+		MaxBody          int64
+		StatementTimeout time.Duration
+		Explain          bool
+		PrivateDocument  bool
+	}
+	Branching struct {
 		Enabled          bool
 		MaxBranches      int
 		MaxPerUser       int
@@ -80,6 +91,17 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.LogFormat, "log.format", "text", "text or json")
 	f.StringSliceVar(&c.TrustedProxies, "trusted-proxies", nil, "networks whose X-Forwarded-For is believed")
 	f.Var(durationVar(&c.ShutdownTimeout, "30s"), "shutdown-timeout", "how long requests may go on when the server stops")
+	f.StringVar(&c.Roles.Anon, "roles.anon", "anon", "database role of requests without credentials")
+	f.StringVar(&c.Roles.Authenticated, "roles.authenticated", "authenticated", "database role of users' requests")
+	f.StringVar(&c.Roles.Service, "roles.service", "service_role", "database role of requests with a service key")
+	f.StringSliceVar(&c.API.Schemas, "api.schemas", []string{"public"}, "schemas whose tables and functions are served; the first one is the default")
+	f.BoolVar(&c.API.ManageGrants, "api.manage-grants", true, "let all three roles into the exposed schemas, and the service role at everything in them")
+	f.Int64Var(&c.API.MaxRows, "api.max-rows", 0, "most records in one answer; 0 for no limit")
+	f.Int64Var(&c.API.MaxBody, "api.max-body", 16<<20, "most bytes in the body of a data request")
+	f.Var(durationVar(&c.API.StatementTimeout, "30s"), "api.statement-timeout", "how long the statement of a data request may take until its first records come")
+	f.BoolVar(&c.API.Explain, "api.explain", false, "let clients ask for the plans of their requests")
+	f.BoolVar(&c.API.PrivateDocument, "api.private-document", false, "ask for credentials for /openapi.json, and show in it what their role may do")
+	f.BoolVar(&c.Auth.AnonymousAccess, "auth.anonymous-access", false, "serve data requests without credentials, as the role for them")
 	f.BoolVar(&c.Branching.Enabled, "branching.enabled", true, "serve branching")
 	f.IntVar(&c.Branching.MaxBranches, "branching.max-branches", 50, "most branches there may be")
 	f.IntVar(&c.Branching.MaxPerUser, "branching.max-branches-per-user", 10, "most branches a user may have; administrators and service keys are not bound")
@@ -93,7 +115,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.IntVar(&c.Branching.Workers, "branching.workers", 2, "clones at a time")
 	f.IntVar(&c.Branching.CopyJobs, "branching.copy-jobs", 2, "connections of a snapshot copy")
 	f.BoolVar(&c.Branching.KeepUserMappings, "branching.keep-user-mappings", false, "let branches have main's user mappings of foreign servers, and so reach them")
-	f.Int32Var(&c.Pool.Main, "pool.main", 20, "most connections to main")
+	f.Int32Var(&c.Pool.Main, "pool.main", 0, "most connections to main (default 4 for each core of this machine, 10 to 60)")
 	f.Int32Var(&c.Pool.Branch, "pool.branch", 5, "most connections to one branch")
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")
 	f.Int32Var(&c.Pool.Control, "pool.control", 30, "most connections to the control database")
@@ -102,6 +124,10 @@ func (c *Config) Settings() *pflag.FlagSet {
 	c.Mail.settings(f)
 	return f
 }
+
+// mainConnections is how many connections serve main best: more cost the server time, fewer let requests wait. It
+// supposes that the database has about as many cores as this machine.
+func mainConnections() int32 { return int32(min(max(4*runtime.NumCPU(), 10), 60)) }
 
 // Secrets are the settings whose values are never shown in full.
 var Secrets = []string{"service-key", "database-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
@@ -163,6 +189,9 @@ func (c *Config) Load(settings *pflag.FlagSet, file string, getenv func(string) 
 	sort.Slice(errs, func(i, j int) bool { return errs[i].Error() < errs[j].Error() })
 	if len(errs) > 0 {
 		return origins, errors.Join(errs...)
+	}
+	if c.Pool.Main == 0 {
+		c.Pool.Main = mainConnections()
 	}
 	return origins, c.check()
 }
@@ -250,6 +279,9 @@ func (c *Config) check() error {
 	oneOf("branching.sessions", c.Branching.Sessions, string(postgres.CopyAround), string(postgres.Terminate), string(postgres.Refuse))
 	oneOf("branching.strategy", c.Branching.Strategy, "auto", string(postgres.StrategyReflink), string(postgres.StrategyFileCopy),
 		string(postgres.StrategyWALLog), string(postgres.StrategyCopy))
+	if err := c.checkDataPlane(); err != nil {
+		errs = append(errs, err)
+	}
 	for name, n := range map[string]int{
 		"branching.max-branches": c.Branching.MaxBranches, "branching.max-branches-per-user": c.Branching.MaxPerUser,
 		"branching.workers": c.Branching.Workers, "branching.copy-jobs": c.Branching.CopyJobs,

@@ -19,6 +19,7 @@ import (
 
 // AuthConfig are the settings of users and their sessions.
 type AuthConfig struct {
+	AnonymousAccess      bool
 	SignUp               bool
 	RequireVerification  bool
 	AccessTokenLifetime  time.Duration

@@ -3,6 +3,7 @@ package server_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -69,7 +70,12 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"wrong policy":      {env: map[string]string{"BOUGH_BRANCHING_SESSIONS": "kill"}, want: "branching.sessions"},
 		"wrong URL":         {env: map[string]string{"BOUGH_PUBLIC_BASE_URL": "bough.example"}, want: "public-base-url"},
 		"weak key":          {env: map[string]string{"BOUGH_SERVICE_KEY": "secret"}, want: "service-key"},
-		"zero":              {env: map[string]string{"BOUGH_POOL_MAIN": "0"}, want: "pool.main"},
+		"zero":              {env: map[string]string{"BOUGH_POOL_BRANCH": "0"}, want: "pool.branch"},
+		"less than zero":    {env: map[string]string{"BOUGH_POOL_MAIN": "-1"}, want: "pool.main"},
+		"one role for two":  {env: map[string]string{"BOUGH_ROLES_ANON": "x", "BOUGH_ROLES_SERVICE": "x"}, want: "named twice"},
+		"not a role":        {env: map[string]string{"BOUGH_ROLES_AUTHENTICATED": "pg_monitor"}, want: "roles.authenticated"},
+		"hidden schema":     {file: "api: {schemas: [public, auth]}\n", want: "api.schemas"},
+		"no schema":         {file: "api: {schemas: []}\n", want: "api.schemas"},
 		"control alone":     {env: map[string]string{"BOUGH_CONTROL_DATABASE_URL": "postgres://x/y"}, want: "needs database-url"},
 		"short access":      {file: "auth: {access_token_lifetime: 1s}\n", want: "auth.access-token-lifetime"},
 		"short session":     {file: "auth: {refresh_token_lifetime: 1m}\n", want: "auth.refresh-token-lifetime"},
@@ -104,4 +110,15 @@ func TestEverySettingHasANameInAllThreePlaces(t *testing.T) {
 			t.Errorf("setting %q (%s, %s)", f.Name, server.Key(f.Name), server.EnvName(f.Name))
 		}
 	})
+}
+
+func TestConnectionsToMainFollowTheMachine(t *testing.T) {
+	t.Parallel()
+	cfg, origins, err := load(t, nil, "", nil)
+	if want := int32(min(max(4*runtime.NumCPU(), 10), 60)); err != nil || cfg.Pool.Main != want || origins["pool.main"] != server.FromDefault {
+		t.Errorf("%d connections from %s, want %d (%v)", cfg.Pool.Main, origins["pool.main"], want, err)
+	}
+	if cfg, _, err = load(t, []string{"--pool.main", "3"}, "", nil); err != nil || cfg.Pool.Main != 3 {
+		t.Errorf("%d connections, want the 3 that were set (%v)", cfg.Pool.Main, err)
+	}
 }

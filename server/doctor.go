@@ -42,14 +42,19 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 	defer stop()
 	cluster, err := postgres.OpenCluster(ctx, postgres.ClusterConfig{
 		URL: url, Reflink: reflink, Log: slog.New(slog.DiscardHandler), Limits: postgres.PoolLimits{Main: 1, Branch: 1, Total: 2},
-		PGDump: (&Planes{}).dumpProgram,
+		PGDump: (&Planes{}).dumpProgram, DataPlane: cfg.dataPlane(),
 	})
 	if err != nil {
 		add(Failed, "check database-url, the role's password and that the server is running", "main database: %v", err)
 		return out
 	}
 	defer cluster.Close()
-	return append(out, capabilityFindings(cfg, cluster.Capabilities())...)
+	out = append(out, capabilityFindings(cfg, cluster.Capabilities())...)
+	if err := cluster.Inspect(ctx); err != nil {
+		add(Failed, "", "looking at main: %v", err)
+		return out
+	}
+	return append(out, dataPlaneFindings(cfg, cluster)...)
 }
 
 // mainForDoctor returns the URL of main, starting the embedded PostgreSQL for the moment where no server runs it.

@@ -26,7 +26,7 @@ var importRules = map[string]rule{
 	"cmd/benchbranch":   {[]string{"server/postgres", "server/pgserver", "server/pgcopy"}, nil},
 	"cmd/bundlespec":    {nil, nil},
 	"server":            {[]string{"gen/db", "server/auth", "server/branching", "server/httpapi", "server/introspect", "server/mail", "server/password", "server/pgcopy", "server/postgres", "server/pgserver", "server/tables", "server/users"}, nil},
-	"server/httpapi":    {[]string{"gen/api", "gen/db", "server/auth", "server/branching", "server/introspect", "server/openapi", "server/postgres", "server/tables", "server/users"}, []string{"github.com/gin-gonic/gin"}},
+	"server/httpapi":    {[]string{"gen/api", "gen/db", "server/auth", "server/branching", "server/introspect", "server/openapi", "server/postgres", "server/rows", "server/tables", "server/users"}, []string{"github.com/gin-gonic/gin"}},
 	"server/tables":     {[]string{"server/auth", "server/compile", "server/introspect", "server/postgres", "server/query", "server/rows"}, nil},
 	"server/compile":    {[]string{"server/introspect", "server/query"}, nil},
 	"server/query":      {nil, nil},

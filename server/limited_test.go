@@ -2,6 +2,7 @@ package server_test
 
 import (
 	"net/url"
+	"slices"
 	"testing"
 
 	"github.com/google/uuid"
@@ -14,6 +15,7 @@ import (
 // A role that may log in and make databases and roles, and nothing else, is enough for everything.
 func TestRoleWithoutSuperuser(t *testing.T) {
 	t.Parallel()
+	_, roles := ownRoles(t)
 	super := pgtest.ServerURL(t)
 	name := "limited_" + uuid.NewString()[:8]
 	s := &servertest.Server{}
@@ -32,7 +34,7 @@ func TestRoleWithoutSuperuser(t *testing.T) {
 	s.Exec(t, s.Main, `create table t (id int primary key, v text); insert into t select g, 'main' from generate_series(1, 100) g;
 		alter table t enable row level security; create policy p on t using (v <> 'hidden')`)
 
-	p := start(t, []string{"--database-url", s.Main, "--control-database-url", s.Control, "--pool.total", "10"}, nil)
+	p := start(t, slices.Concat([]string{"--database-url", s.Main, "--control-database-url", s.Control, "--pool.total", "10"}, roles), nil)
 	c := p.client(t)
 	createReady(t, c, "demo")
 	i := installation{s: s}
@@ -61,6 +63,10 @@ func TestRoleWithoutSuperuser(t *testing.T) {
 		t.Errorf("%d policies in a schema-only branch", n)
 	}
 	for _, slug := range []string{"demo", "empty"} {
+		// The roles were made with it, so that it may take them on.
+		if v := servertest.Value[bool](t, connection(t, c, slug), "select set_config('role', $1, false) = $1 and auth.uid() is null", roles[1]); !v {
+			t.Errorf("branch %s: no role, or no auth.uid()", slug)
+		}
 		ok[*client.DeleteBranchResponse](t, 204)(c.DeleteBranchWithResponse(t.Context(), slug, nil))
 	}
 	p.stop(t)

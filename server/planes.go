@@ -82,9 +82,12 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
 		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,
 		Reflink: p.embedded != nil && p.embedded.Reflink(),
-		PGDump:  p.dumpProgram,
+		PGDump:  p.dumpProgram, DataPlane: cfg.dataPlane(),
 	})
 	if err != nil {
+		return nil, fmt.Errorf("main database: %w", err)
+	}
+	if err := p.Data.SetUp(ctx); err != nil {
 		return nil, fmt.Errorf("main database: %w", err)
 	}
 	return p, nil

@@ -27,7 +27,9 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/httpapi"
+	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/postgres"
+	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
 )
 
@@ -83,6 +85,8 @@ type server struct {
 	signer   *auth.Signer
 	users    *users.Service
 	branches *branching.Service
+	schemas  *introspect.Cache
+	tables   *tables.Service
 	jobs     *river.Client[pgx.Tx]
 	registry *prometheus.Registry
 	handler  http.Handler
@@ -119,11 +123,15 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	}
 	s.branches.SetJobs(s.jobs)
 	s.users.SetJobs(s.jobs)
+	s.schemas = newSchemas(cfg, planes.Data, log)
+	s.tables = newTables(cfg, planes.Data, s.schemas, log)
 	planes.Data.Announce = s.announceHold
 
 	s.registry.MustRegister(branchCollector{s.branches, log}, poolCollector{planes})
 	api := &httpapi.API{
 		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
+		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
+		PublicURL: cfg.PublicBaseURL,
 		Checks: map[string]func(context.Context) error{
 			"control_database": planes.Control.Ping,
 			"main_database":    planes.Data.Ping,
@@ -160,6 +168,8 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	wg.Go(func() { s.notifications().Run(background) })
 	wg.Go(func() { s.branches.Maintain(background) })
 	wg.Go(func() { s.sweep(background) })
+	wg.Go(func() { s.ensureBranches(background) })
+	wg.Go(func() { _ = s.schemas.Run(background) }) // has no error
 	if err := s.jobs.Start(background); err != nil {
 		return fmt.Errorf("starting the job queue: %w", err)
 	}
@@ -193,6 +203,7 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 		hooks.FirstKey(s.cfg.BaseURL(), made)
 	}
 	s.logCapabilities()
+	s.logDataPlane()
 	s.log.Info("serving", "url", s.cfg.BaseURL(), "main", s.planes.Data.Main())
 	if hooks.Ready != nil {
 		hooks.Ready(listener.Addr())
@@ -302,11 +313,13 @@ func (s *server) notifications() *postgres.Listener {
 			s.tokens.Forget()
 			s.signer.Forget()
 			s.loadRevocations()
+			s.branchChanged("")
 		},
 		Handlers: map[string]func(string){
 			keysChannel:        s.keys.Forget,
 			signingKeysChannel: func(string) { s.tokens.Forget(); s.signer.Forget() },
 			revocationsChannel: s.tokens.Notified,
+			branching.Channel:  s.branchChanged,
 			holdChannel: func(payload string) {
 				var h hold
 				if err := json.Unmarshal([]byte(payload), &h); err != nil || h.Process == s.process {

@@ -39,6 +39,7 @@ func newRootCommand(c *cli) *cobra.Command {
 
 	root.AddGroup(
 		&cobra.Group{ID: "branches", Title: "Branches:"},
+		&cobra.Group{ID: "data", Title: "Data:"},
 		&cobra.Group{ID: "access", Title: "Access:"},
 		&cobra.Group{ID: "server", Title: "Server:"},
 	)
@@ -49,6 +50,7 @@ func newRootCommand(c *cli) *cobra.Command {
 		}
 	}
 	add("branches", newBranchCommand(c), newConnectCommand(c), newSQLCommand(c), newPsqlCommand(c))
+	add("data", newTablesCommand(c), newAPICommand(c))
 	add("access", newLoginCommand(c), newLogoutCommand(c), newProfileCommand(c), newKeysCommand(c), newUsersCommand(c))
 	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand(), newPostgresCommand())
 	root.AddCommand(newVersionCommand(c), newCompletionCommand())

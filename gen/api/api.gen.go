@@ -5,19 +5,14 @@ package api
 
 import (
 	"bytes"
-	"compress/flate"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
-	"path"
 	"strings"
 	"time"
 
-	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gin-gonic/gin"
 	"github.com/gin-gonic/gin/binding"
 	"github.com/oapi-codegen/runtime"
@@ -324,6 +319,57 @@ func (e SessionEntryMethod) Valid() bool {
 	}
 }
 
+// Defines values for TableInfoKind.
+const (
+	TableInfoKindForeignTable     TableInfoKind = "foreign_table"
+	TableInfoKindMaterializedView TableInfoKind = "materialized_view"
+	TableInfoKindPartitionedTable TableInfoKind = "partitioned_table"
+	TableInfoKindTable            TableInfoKind = "table"
+	TableInfoKindView             TableInfoKind = "view"
+)
+
+// Valid indicates whether the value is a known member of the TableInfoKind enum.
+func (e TableInfoKind) Valid() bool {
+	switch e {
+	case TableInfoKindForeignTable:
+		return true
+	case TableInfoKindMaterializedView:
+		return true
+	case TableInfoKindPartitionedTable:
+		return true
+	case TableInfoKindTable:
+		return true
+	case TableInfoKindView:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TableInfoOperations.
+const (
+	TableInfoOperationsDelete TableInfoOperations = "delete"
+	TableInfoOperationsInsert TableInfoOperations = "insert"
+	TableInfoOperationsSelect TableInfoOperations = "select"
+	TableInfoOperationsUpdate TableInfoOperations = "update"
+)
+
+// Valid indicates whether the value is a known member of the TableInfoOperations enum.
+func (e TableInfoOperations) Valid() bool {
+	switch e {
+	case TableInfoOperationsDelete:
+		return true
+	case TableInfoOperationsInsert:
+		return true
+	case TableInfoOperationsSelect:
+		return true
+	case TableInfoOperationsUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UserRole.
 const (
 	UserRoleAdmin         UserRole = "admin"
@@ -538,6 +584,24 @@ type BranchStatus string
 
 // BranchType `preview`: for a while. `persistent`: to stay.
 type BranchType string
+
+// ColumnInfo defines model for ColumnInfo.
+type ColumnInfo struct {
+	Comment *string `json:"comment,omitempty"`
+
+	// Generated The database computes it; it cannot be written.
+	Generated  bool `json:"generated"`
+	HasDefault bool `json:"has_default"`
+
+	// Name Example: title
+	Name     string `json:"name"`
+	Nullable bool   `json:"nullable"`
+
+	// Type The type as PostgreSQL writes it
+	//
+	// Example: character varying(80)
+	Type string `json:"type"`
+}
 
 // CreateBranchRequest defines model for CreateBranchRequest.
 type CreateBranchRequest struct {
@@ -956,6 +1020,39 @@ type SigningKeyList struct {
 	Keys []SigningKey `json:"keys"`
 }
 
+// TableInfo A table or view, as the caller may use it.
+type TableInfo struct {
+	Columns []ColumnInfo  `json:"columns"`
+	Comment *string       `json:"comment,omitempty"`
+	Kind    TableInfoKind `json:"kind"`
+
+	// Name Example: post
+	Name string `json:"name"`
+
+	// Operations What the caller may do with it.
+	Operations []TableInfoOperations `json:"operations"`
+
+	// Path Where its records are
+	//
+	// Example: /api/v1/tables/posts
+	Path       string   `json:"path"`
+	PrimaryKey []string `json:"primary_key"`
+
+	// Schema Example: public
+	Schema string `json:"schema"`
+}
+
+// TableInfoKind defines model for TableInfo.Kind.
+type TableInfoKind string
+
+// TableInfoOperations defines model for TableInfo.Operations.
+type TableInfoOperations string
+
+// TableList defines model for TableList.
+type TableList struct {
+	Tables []TableInfo `json:"tables"`
+}
+
 // UpdateBranchRequest defines model for UpdateBranchRequest.
 type UpdateBranchRequest struct {
 	// ExpiresIn How long from now, as at creation, or `never`.
@@ -1081,11 +1178,23 @@ type VerifyMagicLinkRequest struct {
 // BranchRef defines model for BranchRef.
 type BranchRef = string
 
+// FunctionName defines model for FunctionName.
+type FunctionName = string
+
 // Limit defines model for Limit.
 type Limit = int32
 
 // Offset defines model for Offset.
 type Offset = int32
+
+// RecordKey defines model for RecordKey.
+type RecordKey = string
+
+// Table defines model for Table.
+type Table = string
+
+// XBranch defines model for XBranch.
+type XBranch = string
 
 // BadRequest The body of every error.
 //
@@ -1242,6 +1351,12 @@ type SignOutParams struct {
 // SignOutParamsScope defines parameters for SignOut.
 type SignOutParamsScope string
 
+// ListTablesParams defines parameters for ListTables.
+type ListTablesParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
 // CreateBranchJSONRequestBody defines body for CreateBranch for application/json ContentType.
 type CreateBranchJSONRequestBody = CreateBranchRequest
 
@@ -1382,6 +1497,9 @@ type ServerInterface interface {
 	// UpdateCurrentUser Change the signed-in user
 	// (PATCH /api/v1/auth/user)
 	UpdateCurrentUser(c *gin.Context)
+	// ListTables List tables
+	// (GET /api/v1/tables)
+	ListTables(c *gin.Context, params ListTablesParams)
 	// GetHealth Is the process alive
 	// (GET /healthz)
 	GetHealth(c *gin.Context)
@@ -2238,6 +2356,46 @@ func (siw *ServerInterfaceWrapper) UpdateCurrentUser(c *gin.Context) {
 	siw.Handler.UpdateCurrentUser(c)
 }
 
+// ListTables operation middleware
+func (siw *ServerInterfaceWrapper) ListTables(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListTablesParams
+
+	headers := c.Request.Header
+
+	// ------------- Optional header parameter "X-Branch" -------------
+	if valueList, found := headers[http.CanonicalHeaderKey("X-Branch")]; found {
+		var XBranch XBranch
+		n := len(valueList)
+		if n != 1 {
+			siw.ErrorHandler(c, fmt.Errorf("Expected one value for X-Branch, got %d", n), http.StatusBadRequest)
+			return
+		}
+
+		err = runtime.BindStyledParameterWithOptions("simple", "X-Branch", valueList[0], &XBranch, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""})
+		if err != nil {
+			siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter X-Branch: %w", err), http.StatusBadRequest)
+			return
+		}
+
+		params.XBranch = &XBranch
+
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListTables(c, params)
+}
+
 // GetHealth operation middleware
 func (siw *ServerInterfaceWrapper) GetHealth(c *gin.Context) {
 
@@ -2324,6 +2482,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.GetUser)
 	router.PATCH(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.UpdateUser)
 	router.POST(options.BaseURL+"/api/v1/admin/signing-keys/rotate", wrapper.RotateSigningKeys)
+	router.GET(options.BaseURL+"/api/v1/tables", wrapper.ListTables)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness)
 }
@@ -6208,6 +6367,117 @@ func (response UpdateCurrentUserdefaultJSONResponse) VisitUpdateCurrentUserRespo
 	return err
 }
 
+type ListTablesRequestObject struct {
+	Params ListTablesParams
+}
+
+type ListTablesResponseObject interface {
+	VisitListTablesResponse(w http.ResponseWriter) error
+}
+
+type ListTables200JSONResponse TableList
+
+func (response ListTables200JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListTables400JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListTables401JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListTables403JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response ListTables404JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTables503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListTables503JSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListTablesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListTablesdefaultJSONResponse) VisitListTablesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type GetHealthRequestObject struct {
 }
 
@@ -6435,6 +6705,9 @@ type StrictServerInterface interface {
 	// UpdateCurrentUser Change the signed-in user
 	// (PATCH /api/v1/auth/user)
 	UpdateCurrentUser(ctx context.Context, request UpdateCurrentUserRequestObject) (UpdateCurrentUserResponseObject, error)
+	// ListTables List tables
+	// (GET /api/v1/tables)
+	ListTables(ctx context.Context, request ListTablesRequestObject) (ListTablesResponseObject, error)
 	// GetHealth Is the process alive
 	// (GET /healthz)
 	GetHealth(ctx context.Context, request GetHealthRequestObject) (GetHealthResponseObject, error)
@@ -7570,6 +7843,32 @@ func (sh *strictHandler) UpdateCurrentUser(ctx *gin.Context) {
 	}
 }
 
+// ListTables operation middleware
+func (sh *strictHandler) ListTables(ctx *gin.Context, params ListTablesParams) {
+	var request ListTablesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListTables(ctx, request.(ListTablesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListTables")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListTablesResponseObject); ok {
+		if err := validResponse.VisitListTablesResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // GetHealth operation middleware
 func (sh *strictHandler) GetHealth(ctx *gin.Context) {
 	var request GetHealthRequestObject
@@ -7616,306 +7915,4 @@ func (sh *strictHandler) GetReadiness(ctx *gin.Context) {
 	} else if response != nil {
 		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
 	}
-}
-
-// Base64 encoded, compressed with deflate, json marshaled OpenAPI spec.
-// Stored as a slice of fixed-width chunks rather than one concatenated
-// const string: with thousands of chunks the chained `+` fold is several
-// times slower for the Go compiler than parsing a slice literal.
-var swaggerSpec = []string{
-	"7L35kts21jd8Kyh9T5XtPGy1evOirqlv2h4ncbzE022/nidpvyJEQhJGFMAQYKuVVFfN1cyFzZW8hXMA",
-	"EqRILb14yeP84bQkEjjYzobfOeePTiRnqRRMaNXp/9GZMBqzDP48ZTpbnIw0y8ynmKko46nmUnT6nTMW",
-	"SREroiWZU67JkI1kxoieMCLYpSY6W3Q7QSdjv+U8Y3Gnr7OcBR0VTdiMmub0ImWdfocLzcYs61xdBZ0P",
-	"Hz6c5HrChOYR1Wy50w8THk1IlLHYPEMTRWjGCI0ilmoWk/un3z8jT/b2egFRLDLvkL297sPu3oONSFE6",
-	"42LcuTKkpDSjM6btRDzNqIgmp2y0TNK7CSND+PmeIjwm9/Ocxw+IzIhK8vExCWeUi5BwBVNjPtjHDUns",
-	"ks7SxPQds5nsBB1umkypnnSCjqAzmKB4Je0zevmKibGedPp7vV7QmXFRfA6WRhZ0XvEZ18vD+FHOyYyK",
-	"BWFCZ5zBumZM55kgVJOZVLrryPstZ9mipC+BBn2SYjaieaI7/aNe0BnJbEY1LvTBficwBPNZPivJtZ+C",
-	"ph3x82ik2IbkplQpIi9Y1kapxMYaSV1HqfnPo7bXQO2VWSaVSqEYbhoan7LfcqaA/kgKzQT8SdM0MRuc",
-	"S7H7T2XG80e5E8yTsWn4giY8hocGLMtkZrYL/L8P4yGzXJlTR/bM2Pd6PRJNaEYj2LK4YZjSAx53+p2H",
-	"tDf8z7/+3bnyh/5fmdnOnf9vtzz+u/ir2n0OHcGQlne7bdps6RlNzKyx2Oz3YcboVBFKYEccEyH1hIsx",
-	"mVNlaBNjc0LD+rDCB11DF56wN1J/L3MRX2vC8FgNhNSDETRSTpiesIwZgoW0p4+cw5E779zpXBWdqjya",
-	"2J4DM1eGF0Q0SVhGZnRhpoooxgjX5H5YH4edoWdSjBIebbKZbnGRY8kUkDfiGqhOM6aY0ERpqtkxDkTG",
-	"jCi6UGQi50Dr95QnecbuntQTsSDSrC6BpQ5IaM5jJmhidxehMynGhswZUiazIY9jJq61xYykUWoQM8FZ",
-	"dX+ZZWYsVoTGMy4IPmhOpi7kw92eytpuik3PXJH7YYXmEHYfxSUzbCQ27N3QKFOWwfBxt73iYvr8MkWZ",
-	"c42ZSriYDphtoHIQifkJj4UmwA2IYeQzmbFjQtWUjIBCweZECnZrkxZ0NLvUuxM9S6r7rkH4L8+ullMm",
-	"DNG5mAo5FwFwtVwh55tQRexYyf3QH3r44JhQMszkXLGMjJk2/DGlY6MoUY2HRkkjsDy168OHDzt1Pahp",
-	"iPaV3braBGN4w+ZnTCkuxa2dQtdewxyd8bFgMeGiNpRnNJqwnWdS6Ewmy2I8FHJHaZmxcDv9zIxvc1Fx",
-	"23wcxNpqNg5n6J2Ur2g2Zp+GYw9lvDBUJqZLQxoVZI+85k/J/VBLOYDvrSx5J+VrKhYnWrNZimr/1ic8",
-	"o5oNQNRXT7iUqJlR2/ixMQUIHRvNlwty2DO6uTEd7pAf1mkAnmIWi8ZxZhizzMgokzNrrui5zKbkfugP",
-	"KXxQ28pgDO0U1tCqA+nZTUDde0FzPZEZ//2a3DT3Gyjnum4IzbhS5oTc2cS+kb7xBUdASGGZmaEA+fn9",
-	"0Cd4aSZvhb+9F/SC8oQOk09wvt5ITYSc48Bct+GDANVeI9yNossVUXOuo4mRCqNRocpxMR7EXJl3bnlb",
-	"qTxNZaZZ/JrFnL4DNvkpeY1heGG9jxCmqSBtMDO0DQwPB+5T7EIY/gloJz9kFOlNM6OHaI4WVJQxalqg",
-	"8Fthn8VUsx3NZ0Y5qImGoDM2TbF4MFw02+q5EcTGOmfZBY8YmbIFbl/7IjDvhnYTdsGSdZOGo3kFj14F",
-	"HdMXHEGP+DwHg37ZMC/F36/Fi67byrACf14+Fk3J4T9ZpE23PhXLIjdjNA77JJFy2iXhPOOahX1CEyWt",
-	"lUZiqmmXhKDJup+M1q8DErOEaRbgZIEHQxhz+NeOabUTdKC5TtCBdz3iynm0xHHVsN6oqpq/uGYztdls",
-	"4965KrqiWUYXSzNqm26eLs0vuF48FzpbNBGlrRK1iha0X0/w2avgWls3ZpryBDuNY26aoslbjxjUi+ou",
-	"MavAI52gl9KhzPUxCS0RIYloBl6S0CztIEqkYIOZjFnobfVyQuIcLYEBLsGy5yUxJpWxB6WcBmQO+hGc",
-	"IdP5jFGVZyw2TfsulYeHnWWnSdDB47E0F8a8zKF7t8NUjksYdEbWumzaXt6R2+LsUzVlMSgJXB8TozIs",
-	"zLAEERJYXczjgFBUI6hAXX/RXXuM4QTb/RN4h9otdGWbFGNetUfbzg3+usXJ8bf8+rNjm2+kzJz09wql",
-	"V42sNB3MmKZm062j6LV77rpnx8pX+1LdOhERwwVVE1Dl1STXROa6skn9DkSeWN0CD91Sh2xGedK4deGX",
-	"wQXL+Igzf3cPpUwYBfYwoWqQUqXmMmt5YiOxEXQSqvRA8bEYcLFqwtaOR7D5oBjT8tFxirOZPzwtupAX",
-	"WgYkF5on8GskxYhnM2UF6dqOM5mwdbvD7K9T85w54Wm89e6Ao7f9Vmw6zjhHS6vsT6AdU73boHogaoff",
-	"G9byqlb3d237NJ1KFEe3o1G5d9o0Km60XRBBrfx1RmPWpljVRNK61fkb1fSZefq1edi+P6SKDdDL33Qg",
-	"jSo7mDGl6LjxUmnheekMd+CCIC8mIXoRN9rI6PJRNzqFG5761qGmNGNCD6wLuUkOvsmTBFkheHPheXTl",
-	"o/Om3vdaktMJVY2zSqHdITOmUWysRKuozOSMCR2gL4UqEv6Wsxxck6HZBlyMzZ+Ksdj9Oadpav7ejJ+w",
-	"VE6k0oM0G4h8NkTJtKx4+M/lWTMrL54xf7Q8oZhuFDofzBxz1InMeUYV+voCRyX5eLmXv7GMXxjdpfBm",
-	"0Bk7NttXxKXbg8dmT6dUT1TjGSy1rfU67hk+WygNm7wDlum1eHcTC4bdbyekfv6LsdiWlvlLwyGp8LhV",
-	"fNk74m7j19mLtyXaGfNJYVM47db2Ca/TeGG1XPsF3lpiu8XXljBQJ41RFhf0odYJXn9rNpZfZOxCTuEL",
-	"mBLzhzlpLG7UppHaZ1IIVlBcFSj25NRuZUjCh+lvRhWwL5L3p6/W68umsfZJa9Z9cRXZ5lZj2ViL9ht0",
-	"tNQ0WXHp7PokM6qjibGAqGYXDM8a+A+7ncbrbH+wBeGuv9Ujb7FOryPQbypkHCf6TGxkPUuos4A1/pIK",
-	"QcsOE3jbiJ8+rK/jN6VwM9pNl4BjZRH2Dc+PqCBD0Idi+EExbVvgnlAcZjIfTzQZ0mhqrwrPBTKnewov",
-	"WAO8m0ti/Aimi+ZJQuBGu0tCOPt+02NpmqZzuug67QVJknkSg8NuyIDi43MBhBEEUICD3jl4SMZm8oKB",
-	"Dn8uPDePmwuPTxWjc5wI/0QfdTtTcc7K2mSnGbvgbB727TXgfMITM86UZYorzYQ2yyDNdCx8/5N9z7Dl",
-	"4snG3p/BXnCAngKe0exwGdFEsaB25BoUVpokP486/V+3Ul0/BiX8xLpEB1IkC1+X5GKFB8ZTWhN+wVSf",
-	"oL6jyJzrCWrkgmtFwplRoybmH1Cz5qGnfe0fwg+P4tCo7uFevLc/Ce2qF/Ck/cPJKhZRJbABkRIQIY04",
-	"0JlMvK+7xBgQ5tSarRv7ugzy0CWA1DU03hKhBTarTBfHxGhbcBM+VDfVf5v1zWUSUtOlg1XA3bwlasjM",
-	"aiqi5bHFEIQVvRPU3gKLtL93+Ojw8cHDw0erwVONCu5qqu4pMtE6hRttrVPlhHY5JRlHUhzCbB9QUevV",
-	"5iZ8SSoV1zJbBCSUc8Gy3WKs5aLTaMZ21USmS92ahdeaZaa9//vryc4vdOf33s6TQff8fOfjf9/fXfrq",
-	"wX//V9P2ccJnsxPsi6HK8XXspy6c4IA0yRxkQy/Z4no8aGP+YEzwucymqnbi4aw/6cXhMTALmWvCtXPj",
-	"oCSxqmJ1RZ704upaHOxvzBcKV7UhioN10q02th7BGHRUJFOmWlqnJEq4OdGmixldkFiS+25BrIM3IBkb",
-	"AXQDRYznrYDLuY20yDNDhSFnRi9f4At7+zVNMujkgv+WM/u74R8bqjsv2aIwmdY6tCtjppFWhKpjH5qQ",
-	"i4QpRahAcBJXOqNaZqQ+erAdzXOAqGpihqvVd6ttrdnz4Mu71qa/rj+5cGuuvO+Ehxrdt8Uxb75/YYA/",
-	"89EFXBFNp0yY02bdoXiOlt28vhN4FXlv3XPX8ZjeivcTZ7F9XePb9Dl+AqfgF+Ct++INqe19KxXfiTfH",
-	"K/bNS3ZLdu0nXNIpa3GGg2jTiiWjLnkBhqA1uYy5hEZWVaAOjQ04UNPBL9OD3/7Rm+1dPH08O6T7f2eP",
-	"Fu+OJk/ynx5Gpwfxhz315nH6qjd6efk/v2+3yQp5uZ1gW3KKXFtubalSN21LX7Tg7BcD8y9Wt9l9VZ6x",
-	"bIl6Fpm1/EvTHH4qFKdMzlWXhKM8SfAwhH33CBUxoUbDxkcUY/HAHBrbIj4VnAvtHPJGHLPM9MGMgsIT",
-	"pqoWuG8oBp2yT+vIg9YbDd/nzZd7J4KwHfOTk15d8j5NjVohYpLIOctIRBUDdBcQSGespqTH9K/2UzeS",
-	"s5qqfnRY0egOmihDONsfbUAjOSLsgmULxHhXOt8E/P+uHfzfrUPleqPH7GjUix7GR/Rw1BsNH9I9tkcf",
-	"P4wO2N7wCNSJGqNq3D0nRGmzxQkHsNyIs6xPpGDupsy8pVoA2IAqW46TCEgVVReciyVsd1gGDQQknDE9",
-	"kTHMCU3MUuIdi40jMH9XAI8B8XCipvUWEJftBqOuAAhn3uQzJnNtqSwgcsuAfNzNq7AvDUYqzTSP8oRm",
-	"CieQK9iUJfbE/AuhYGLReMHBmrfYBwdamWdSjAMwCFIm04QFsP+xea7JhCWpAj8vmYMjzXB0Pp40X2lO",
-	"uNBt5o80JgkAdMAU8cAzXBHAljc26e/SlkvYXMQsI3MIkStZCUnkeMxinDTbynpPvIs4ilCqe703sVKA",
-	"YCEa63qa/fbguhq92EATbT8ymugGrXQZYCSnDXyz1s8KiM5PH1428YE0HyY8Ar0AwhMfHe09AjOzZtsk",
-	"zZpglF00fj9twU1NEQXUhIBo/P6y8dumNmozYTpCMlom42x5zqdssbkiYuZzHTIJGmzq/2vUKQH0kasW",
-	"DNPzSxoB+6BkxkWu2fVvktvRAxkb8ctmBjPimdKe69ZJsilbBHB5wZLEfFCEGna9QsltZm/ga7rRNH9+",
-	"RbfO7+Ws0TlzDTfzep3Yrt1WanFtz1WWoeVUNV/CbnWwzdm8xqUr7K2bXLgCkasuW92iNtgC6CQL+86n",
-	"CPooxAF1SYgrHPbd+hIKjrkADAQuCK6If1tl24NbeN52U/Wajnn0iovp9WSqEd2DaEKThIkm2NPbl8+e",
-	"W5H08ODhg2Myn0iY04zFjM0wXh3j3mSGAYMQcgymimIihgesnwy08maP/M7HPw4Prhqd71USB6iv+iL5",
-	"bP/oYePc4I42Ozfb2ENHhYveKxx1QxZJcHmiJ7WARbkQxZFEvZncp4qMaGYWV/Gx2MlT87NMmXjQ7Nfb",
-	"zueYsZhnLNIDLde9c2offX/6agsX3WvKkzPWFGPhweJW8xz3YGPznnNxc+j6iViQn85+fkOwISNRbK4B",
-	"ckhe8qc1S89G8Z/E1GMfJQ1vPU9qtZ/HcB+5/9iXXvdhmRnFOPbQ2FVd54sdzLgYJGCwhg+MIbA4JpGc",
-	"zaQg7hGMt7L3CPXL0khmZoXIRGaKkSGcikX9omP/cO1Nx1spkzNNMT6vjvjGhRlEUogGq6mE7CgCNks2",
-	"7bbA7xNWNrL8+4xetvVRcGY0vwxnHLLmXoDntrXzc8qEBxVSzU3MKQQatlNhbRRFJjQuspKMbLSza3yj",
-	"oIT6tYZHfGXCgvoy+NNVUNx0XoqVPbUJI5ZXOJVyVSjImtuCYucshW89dfAluHZviP+ojR7paBrEKaMx",
-	"FzZgpyZ7JiyarqS+wQHQaJgn0igkhOpjEsopXlsiBC5E8EAixxhGPZ8sGqNZGg29oON5KTY2+wI3sObp",
-	"KBlzExjU+s+KWHBp5M5IF0qMmB47DxGyo0Io5FmiahfjcD/f392ladr1fG+7EU2SIY2m9fvyw8druc0p",
-	"G2VMXRMTk+HLA9AXamlp9jdJS+PPdrWx5rlWTLfdN21obl3vjuV2EKzFfvKaaxon2ihNXgWWQbCvFCA1",
-	"fSMDQ5R+Psn1BNW3epheH5x2ykXrlR/ZJYtyzfqjXCAn9r7L0shivvpKywyRrvh++dk9/E85VO7pCxZp",
-	"mRUfbfCp/eRhILGtpS/s8006oJfeoCmMsNyL9cn76cM7dPWFJ9adCn7WPnnKaMaysLveEbBsHys6Y0Y9",
-	"fC/4JTE7YcP4t1VIDpdjC1EZGORn84oYtdy+2iwvl05ktekfpET8g2E5M5kxklKegVFvXmiGicNPA2cf",
-	"uz2Fs9YajbfJTXVLuKYlvtJxZcZq1mx1zLb7xnOFW+cWMbVRnmWs2etb4gMc+isye4UL9MkqpKXFjFix",
-	"694jrMOBdWDoLLaJ2Fq9Q9f1TvF0lVQDo4gLHNkok7PG/VMaeMs6HKSQG9MKtyrAEUaajXk0MFKycaMV",
-	"w98+LIyOWau3Ps3kOKOzjYfYxOvdziiGD3NZ6bzmoakMZu09pt3LzY4Zu7m28Ir5J2Od+7VovZEuPhYv",
-	"xDXhbVtZz9tjaBrtZq+htvG8T7/M8Vzfg3C76KANppCLcaNzHoKMqW7hdd9ncobuGSmshAILXGHeIcA7",
-	"Q865PEms0VcEH0qRLJyfSl3fa34dqTBtu66bssU9Razz7THRk3w2TDMudMvlnwYrc+3McK382XH+iWuO",
-	"ue4/XfYlVxatQufq5b8FL7K3l659S/QetO/tYgFmXPjf7l0LmQsIdyHnkFSAaoJhFe7qX7ALq4WWBt+j",
-	"eHP8/TtIajS3oYANaPzuKiT0Fuixlgl9hhJvG6Dnulm1QnRwHdb452S+LXN/m5N+Xbyti1VvTmxwUzTu",
-	"14ahXV6oz54sY5vcFc3WjJowyHqoJnIuXIy/sVFlBQidMQpxkhZO/i3LxbcsFyuyXHxsOSzN2sK6+2JD",
-	"1pYXxjiWLRJQFblv1qkg2O6qy+di8Zdvn4tEXEsBHAjB4EJpmiSgQaBTvIhRNUtkHhtKPSkuulwivTj0",
-	"je3KLytTeP0fsx0WxfX09zKbbWkP3YqbuN09XCPwBvfn7nq7xT8QVm+wQ0yARePSQeDf+e1XnfCHB20u",
-	"truamaugo1iUZ1wvzswWtnnKwX93kiNKbgifvncM56cP7zrBMrgVzK4dLuCU3VNVv+R9cLA+P9s/egi3",
-	"43BcgPGjp7Cga6J1CoEA4L1+2YSpP/Fd2/dDBBJF08F//vXv8AFA7B3ookhAM59Il3AmIIJmGdzgW8mE",
-	"WAwPvISXt5AuHvMslvni/7GDhO28BLy5O+Apt0bHGaI4Wuj2A6sc4convAFK8pKxlHBjslr0plpJniWg",
-	"mT6z2lyMGuIvnxpaiM4zYyaSt1LpccbO/v6KcAH4siGNpkzE/ZKNFHksA0LJ6fOzd+Tk7Quws4GxBQhU",
-	"D8gPGU0nf38F2Fm8VgjOBWDgBXn97K0dVPdcnIvvvgPYt+p+9x15XqK7CRVqXglhBsc64MDvh88xY3yf",
-	"UGLhCB5kl3DhIt4NmQjAPhclAhseMCc2RHSvaT0soa0h6jHaXipiRkRMnNcl7y1yZMRZEkOGIIrYBUNZ",
-	"4IAl5wJKDpCyegR0lLEUZCBRXIwTtnNBk5zFlacyRsLDXo8swb7tZL3jM6a++w4ePP3+GTk4OHhiqHj/",
-	"7hlO1YxHmbSZdYuSDeS774zwdC+Gv34M0VcAKe4CApYmOE1sN6cut38MC3NSuKzhdt8wGxL+Y8c+tfMi",
-	"Dsn9PYeukCMSnuz8QujO76S384R0yYDshA8wFBGXldBkDnniqSJSMNzcCY+YvQJ3EI8U0kbvd3tGZcgS",
-	"78JzPp93Kfzcldl4176rdl+9ePb8zdlzeMewUa7BbIat3gk65ijh5u919/ARmTJBU97pdw66ve4B4pcm",
-	"wBF3u3OWJDuwpLv/nE9V1+VOHTcVozjBnfCBDclLtiBnTPtQX3Li4l055ANScsYshFMVVVPaPFqGfRaB",
-	"AS/iTr/zA9MArq0Vm9jv9bbLLIzOll8t8rgD3Lpj8cadtzv4CfxXncPxm0f/+de/OxZd3Hn+rGMBxR3F",
-	"xx0AEXdGjw9+/ungb/v4oHnscvD9899P8yeQevjjxsmHYXQteWdLMLXaMtE4vhmQGb3coWP2l4Neb/uc",
-	"44c4yU3UF4ux65X9uPJCxNe95kom+EK60//1Y9BR+WxGswWuvRNbyiau9OQu7h+nq8MOMlKBjpVT7zof",
-	"Teu7NOW7F3u7oODt+vlzGnd3mT6BqZJDelnPM0bjACvblMUW0Anra6vICj2pqAz/mRvmAtji7rl4Voh6",
-	"rKZQSmzMrlJcD9sokurJMJzuaXl/7Ffw+XUJcyQSL41PcRUH1/Jt5WOKS/vN9nEVOXAVrCbBhbWYbddG",
-	"gL3/3KZ756pb3bldVa6KDH4YPh+3klLJl1UStDZevJnmcql2sTzRBg/aykBXH6/FCLeZQzA/GxjSz4Jh",
-	"KQdjX9mphOz612ATh7299a9U0sjDSwcb8JWi4MlV0Dna5A0/s/otcLA/Knryrx/N2noKP37h2yC/fryq",
-	"cD0z/8TPlmU5WvGVkS2pVE2S2SqTcAsUMZSqLrVjkdfpeCmvE5gPwwWhJM4ziOP7pxyWSmORuAXRwzbz",
-	"07mQWZEwkoRvMzZiWR9wiH856IXwhyJ5iqYIeMzEwhVDKFL1MdCW4wY9GBJAoUctBnXtxMaP7sjyNJcZ",
-	"ZGgc1srQYPxqAAVJ4Flo24yb3PejVwM/UPUBtngurBvCa5PrLvlZIOcHEtbwezKhFwAXUCxwSSn0hC3I",
-	"nGXM5V9fIwaqMKFGOeBneFonB0JYnfO81zuI7ErABxZaFW7/sPcgKGDJD3vdNmsMl7vTUpptvyFPzjJX",
-	"PiFgGRRBojAP9xSJJpJHzCZLMuYQZHVZNpBsvMH+IZnIHBagtodw3s4FuiiM1MX0Ly7nh03sj5jow94T",
-	"wmM2S6VmIloMpmwxyFiuWByusEpflG9Yu7R5Qo6O1vk0PhZxh09lvNhcuwUxYLYzMPqCjTwv7Gwj782m",
-	"NXaBme/GpF7V0Go7uFeSxkQbnl2Q66Ubu8IQKkgEVOn6xBpckHzKrK7pvYwjx/vqGDLGFAT594g2/ZYl",
-	"AjJhXV1trFA3ZTy7qrqMbGqamiDd27JWiXcT0dnv7T/c2dvb2e+92+/1Dx72e73u3v7B4dHDXxryRvRr",
-	"Ye219B0uutuMfHBA94d70WFcRcZ4Pe419YjR3XtP9uIntLdzNOqxnUfREdt5Qo/2dx6OHo68Zv15dkk6",
-	"ik8WNepnwnM7weWA2m5hXN6UtlIbyKrZpbHjgaUW+QNHPEnwdt8zhF5JXKG2SGo9ceylLEN551bQTdSb",
-	"rYvlzOjlwAmIgZWXS7UAIVg8AcFNjnqFehHYDMUuRZuNoYbw+TssWNRUpC1sGofNG4F55nzF0+wKqgEA",
-	"Yq83YAYPN1ipauVFeO3JTQow4lZtqr7oJpx+uiKMYYWosA+gCFedtUjU1CXuuWGuquk+ijI3qOR1z0XY",
-	"IhT7RW4zgAguy1WLzDwHVfxwbwNVvKggBi8cbXKGGkoCfa2KP/LHYrc0q/6tDo1dw6rVbhFH0+rcgCcK",
-	"A9ye+DST5kQGxgrw4mUQN46+DhHbtCS4qV2KyRYPSdfo657eLXNNqIAQQqAAfKK/s0yqJp32B6bLmJ6b",
-	"uv6KKQGZ1hBN1qvGhfUqYWBHtXCuXhmb1YOAMUQ+1dvcq7Z5UGlzv1dr9LBsdG9/C11nObCqzZNo5uCb",
-	"tX4Hh7aItduBbW1OIVeaR2rb8/sHj69wlyasqRj4G7R0K2Zpl9SjCas1WEHuR4mExMwnBe7OCASbDNlm",
-	"YrHJVOiCcHUuxvyCCZKnaIKBCHG+AJAjptVRxphzNBwXFZkuuF5gjJqmCwDExOBPGC4Ij5tO+t9gtJtZ",
-	"r3AHPaFpynCcXl5yewWNPE0K1iehzNIJFSGZQGkAcNJq6WeivacKF0EYURXRmIXnAqe/eEF2yQcvYWjV",
-	"lxBNeBJnWCkVqtBiZnpyH4zJCVUD90T4wLMh685F+0zFdiyC92AUnaBjKWwK3lv2CR6uTAsMabMF+xzs",
-	"YGslCzPKDXBmB9aMdZoWCKYy51xZGOCutKtlaqzyWlVo+2SjCsmfQ2n1N6U3k04zBbG8X/HTGx1bzs3D",
-	"mOepQ+OY/P+ujb/gBjWTUH7n9urdLUTlbOESVDVap4kW3IZMZIJ8wJ/9r1LmIM8seRFYyVoVLt02p3Gj",
-	"Svhm2YFqRMUK9a4o+6vIcvH2xhvcp2VB8Du9uljtVPjC1Z9rMoKvcgf/wPQaO2dJFVhzP+b8fSO4Ikup",
-	"xlDpTVSoIie/03GKqxHQfIwmYwFXC6P5BETZC42Eiyn6qLzKLyiV1bmYMpZCJgqAOr2uiioE2aKmcGC/",
-	"HyBaFMXKgyZlyQ/g6NzEXcwuNcNa4uWaODAWFn1E7jlnbNrqpX2EkWVmnO0tjSWEADa3AHicbXy7TREs",
-	"G/l2Py2nMduFW1fK/M/Jdqz+sfq1Zzb35jcH0Ga2JCLvaWmfGAYUAEjCqDhYh/U6duVuWWp4lRJQY4wn",
-	"lfvNoHq56Zgl2JQyw8tOq+UWDp+ycHIbduXEVbm9swPrVWBuObRApAqITOISnvNNWfhSjsWHiQSguatY",
-	"XppSrSrEjqt/fSM9YqMztfuHTTy4vfNm6VicQj7C1QfjcEVpDGO8CYkTRahYQKaLr2Mn320R/2U7xYae",
-	"Fp/7JaB+QuNiFr9eI/EdnTKb6K8MWKBzuribwxK0bcp7ivC4gJGkVHtX+2XKzvYr2XUYO6Pt55uLNAtA",
-	"smckY2lCI/T2Ob6/ZL+aJ5fO5Daa92abtyGr9CdWbbFzoGOlqPyTarTfFNS1ZjsKFluHaRsxvFaUlhX9",
-	"t/FSYd3GuFSYizuIhvsH7ThRuy5qqdiWD1oU78c7PZtI2yo9NqHa6K9MQInLGtz8mz775eizxTUWBurd",
-	"nSdszbGLKpWOW4J9sLbx+9NXeOflsg8Em4Q8AE4WPWw2IgpyKjsnmMP2tvuMvVrMN4UBYGBViuF/6rek",
-	"v7sLUYp9xaKM6b/u7T/q9rq97l7/6PBgf2+3EYR3tV08gkd+y5ld8hxuGegj5I7SMmPhl45r+wJdUl8l",
-	"9/hRzrGuK+wbn33cW38DdGecBIu29/+4mde+MaihSZGv3qNipALCipeg/gDcdzf9tfxDyJkK4Nu5wCLx",
-	"hAo2t0G9U2scyCQuZveeImA2EAgEYERpltoKlPXTbPUQh1sPAAB1LjYBbGChJIDiz5jQXfJiZGx6hHSP",
-	"KE9cOGW9aDZ02T0XLhpkv9fDKNjYEGtB8wc9F4oREJYoRvZ7+9V4kbKMdxOH9lPS3pQzbwNWLgDJrh63",
-	"nzmkBsM+7PV7ve7RL5tzbX9Uqz38XKGTX1Vwk+js3+/tf5IJKAuRf+pJQPAQ5HSW4mvCkQDha2AkyMvu",
-	"HERSkvK1YUg8pEUThKQA7N89HmdbzAdMdP3QlmBny/QGNuM6+ATPhX02gkJoTnUFQXHsc27HEcicKgt6",
-	"/ioVjKcgtwpJOqTRtCpEjfgz8yQ0CpwNL6RcusNmM2ONHaEYg8KSGEdtPRCKYa4tIueiS9B5HtvnNV2Q",
-	"hCvN4jKdNFzfnxupmGqbi/6gR2KUlo1+gZdYQ2d9bDUaO7cd1FyUXfraIoldzssW8dEQDf9luye+jKDg",
-	"k7cviKvqZA8c5vpsDQiului1STlgj7oEJcKwNKzKaNTAY7+U4pSxFE14OP0TqiZdcla5BIZCKBA8fC7W",
-	"+AIAgLxUHKzINV3mV7IZjYzmzfVxg4vhXFR4A6B0itsbLkho7xXCWpdWxJumkaLWaFqM5Lw+vsaWuapG",
-	"Rfqk2IDoBc5uImU7zOZJzwvSE3w80cmCZCyVmS7Ln7laByUDLm5KLC24I7EOV40ubzZ9KlwwIqZH8q5e",
-	"bCtbx2S+ZItbD8jcKvSwSBTVeEqC0l1sYeQR++aN+cT3Ip+d076Ge1PhmO0yr21UbHb/mLLFOhCA48ZK",
-	"y1Q5aKCLoQiIFDbAqhqTZTUbVMqyUsmxGELQYCGd2rk4QRaID1nObfUjYHjHBBVkTCB2z+bh8sC7jYa+",
-	"acwxxE2gCIa2WCJhMMqvDIqw+g3fgPrsmxUXZ+V2XaO9ltnZeUzumxWzUZ0PWu7scZ/f7Mp+6QgpzG6+",
-	"A0cpk2BVQORem1Ij2NylGYNUV1AKxKU9Ac2Dj4XCmKARvygzkCVUQ6nKCRNFMUcsRA3KhvOkScHAIYhV",
-	"v30jgiRUaRcXYRNRTaiy1WliDBciIZ9BCXHNkkWIMcyWYo8w06nEyErbkBydC2PmwDGtJLXH6xYgm9p0",
-	"RQvE3CWMTo0p6qpTkLE0rQ6hUB3PXKkUV+im6YjDhJcZ5teaPKdAU1kxE0wfoDuJQW9cVEbYZgt5c1Qx",
-	"iYpjZROV1vMo36npUsvav8KCsSnJMuZtQUhy/7/csNkA4uoix1uSunlJAT2GhkmFGwRwkcXYuhaW7fj3",
-	"Nh/xekO+TKuKSWSMqYRZstt2sUsPvaEvCzO9t6QowyTOzo+QyaTVj2CTUW8Imy8ybX9tjoQiH3bLObT5",
-	"WL+duNWegyIfd+0otfkNPshsqgi6BbwCwHgxFVTDYmkBCYBM8SjfOAggqGIFYTJd8kzGTPVJiCnWbX6K",
-	"4FyEc0anRaGLFRmuIPH4TYxyzPBdz1RUTTE+n8jaCOBsl5Y5JtPvZFLqv3qVKF16+L7t5cqrBueb2jkO",
-	"Yqk9GtNac2WVh5YCu1ub336tjE9sf3uZ49vP8RdvHXyLeLkhL3pdYpI3luub4et/hOsAqwBDPsGKUuGy",
-	"DBrjN/LS7aGCfWFr7qLHh5zKORz/hcwzm9YbFZUhoxk0weNzoTRdtCc0KJjVxtj9zxiU/7WZyBvFRrds",
-	"sqBZSfyB6eYl633jgV/T8mNgcevar3WFfKqIheb45BN7gY1lTDIPa2mYF9aZgqoEzPIyx/LKmGQOF9VC",
-	"q5Kf/VhjeiOZJHJu3j8XpqfAJu1XmswnPGGgxnFFXF2rNt2NbKC6lVW6bqS6WVKq2tTZJNfo3sx1Jbdl",
-	"UY8L1BqvGlFNEk3gAqyqAfoN1TS6LaOUt1a3PjGrIVS5lf6TRCl/i0++C1/NRvparie7YO1ByeJW1+0Z",
-	"g3IdYBIiv5qDpYkXIBaauHfkvLUV5DgvYZTGMi2qTLsiZhzduJCKRkjdPRehV6gwROT5kEFFVaiKpTTW",
-	"h+oWj+VZokJyv3xPSD2AZJgsbs7IYE9CUXvpRlwuTWjdQP0eQK1lXWaqPUwqzCJe7W9iU155pRubepmz",
-	"IfFI3MxMrdSCLMqW0DTtes/tRjRJhjSabsNFl+pZbcREt0Re2rI6nX7nxaiymyIqzGZB1zvFan+Y4tJO",
-	"u3IFaOd00e1sMSqenLHmALsGEhQfC8JFQcJyt9fh2Z+U1R3uP9mot9dULE60ZrNUq1svJXKiphYgjqxH",
-	"upndoG5IhbftwqVRe6Aa1oh3m0S4dUsYjQEBUznKVE1ttvLwBC6a+qS+X0OiUmYT2Nl6Y0ZbGzOtEJ3o",
-	"6umTE7GAtKuA5obfKdZrmE+kYmSYay0FMXzZayywCCCbKFxBb7rvyLSGbyLllFB9LjDjDeYTL/Dnrh5V",
-	"LMkcMJL2bmhG8rSJZ/6cMuEzzLVKOQ7b5vdj0HcrvA5Kwa3SzrcrNHenN024clg1lV3q3YmeJdXXl5Ai",
-	"Tcqc3QGAbcVEvuNPg1sJOs9wHnbO7LHbeSsTHi1aygc64mwpuD5sRmBmxmQKim1odnC3s7rnUzZiWcay",
-	"1h7NmDL7kI3ud4y1RAXDdvlyUoKbA/Ec75E/lY/yS2DO36NBapkmnHPqPO81vtx2YQEVyQpYoysopsvT",
-	"4UJ9xuwebrflpylxyoyD2Bt67kEojKdH4rPnAkvrIaCSEeBD5ggG9tqkUNAwKYew+q1jysBX1UTOlQ0c",
-	"im3BC/OXoS1jMWMzBna+MdHVuQhhu4aFouwDGwz/d2X5AlBbioxBzMILIGGfIWlgv2602GvFRK+r0Hpl",
-	"TztYDHKWDH6ZHvz2j95s7+Lp49kh3f87e7R4dzR5kv/0MDo9iD/sqTeP01e90cvL//l9c42qpfqp2XA+",
-	"fZc78/l8x6z8Tp4lTJh5jjdn1k1FYD+xVX+X8qI8L7ATvwLpcbsCYmsRcIC8uVZp1MZKgLAp1zn4LLO7",
-	"ujJGO2sr+ZqRzMDXult2fcdz/ycSv//7LLFTkGtW2N9TzgyxvAilH8RQEXbpsmSOZLbeRLM4t9W4wQoY",
-	"znM+Vaq2TmxYgmCXGuq2kp9HUL02SVjiSsRaw00KZ5+wSxrpZFFCB6uqCKLvQMQjug9Nr/lEMgT7QkSV",
-	"b+dZKf+wiNS17nlzLFUO95syw+Tt4KY4F2MGsWwwxAE0MrA1SAZQsqPM4o4ioIjgNMajxQZDdQ9SmJz2",
-	"yb5PF1VEaZkwEUANuAo9XfJ9nkFDkb00qNLjZ+AKbeOFPhLY0A3nwW8BJEN7ThreQD+pUFboKZm+Gz3F",
-	"0r39lcAapzebF4rBtzCCL4rV/cA0wH4tCAH9TxUOtJ6ruRu+lfDGM/fQ3Wufq8B4BQADjBuAIX9GaN7N",
-	"r0vWwuqWY9fuqWIWNl/b3T8cI1xCuTTFYvicbxN4iWP2gFIXMYs/8V3fJ4cMrFq35wLB/bYo3Bart4Gj",
-	"0r68CkBQrvTthVDAXgLYervyU3oHCjcYwKTIPJNiXEI4Xc1SvGdDHSYgIRdQqX8QZSxmQnOaqLBLTiCG",
-	"2jyd8fFEF630z4XFChhxH0kx4tnM6B/30Tdiv8EYffB14Dw82EgBOONj8eJGgv8mqMtgiziCF+KbtP+S",
-	"pf3nuIWvcKMz7xKKsB24KvKPZ7Ed18sSPhYS86A2M4DnqNFzVfH/oMUPQcQhRPAUMtwySHMc4Unz4zDX",
-	"RYUlMGWWwouchcEzjJ0qIZhKy3TzmMeWY/8zIH1WlzhOZEQTlz7FDueYhONEDuF7iFMqB3dMQrTH7E+V",
-	"MbaVxjfz1Ryy1IHuO0FRwMl9xv7NqKC3a9dxOsPYGJn/mbQpOAcI49pgn+dp+zZ/DegIl6K0CAQE1K5w",
-	"wXkW9QHceICCCmMBUWRAwF5mkVHYkhf+Zy923U3kueAOUsfismb6hqAVo5NRyOwjc6EtdIXctzWXbAMy",
-	"iV0swoPuuXBovCr6zpjTMDel8AxqiL22U/U+/UzCFGMkBjOmaUw19ZIOnMS0c7WVrH2fbh/bsI2s/bqh",
-	"JScN8JHjMtjNlluG8FKsqSum4OdxG/v6vOabD/ULUjXy9BZUDRfX1Aakf5ZnGRN3jqf/oqD0dysef2BN",
-	"voZmE7UZWI7H3GWMgBwQBbYcYNDeTjCfwwpjDqswIcBnEAdWd696ePVzgWnrwgi3QimlystxlK9wL56L",
-	"BBRFz1eBP1VjCJ3WBgH4JUj0XNyfTzgmYJsAjGAks7HUmonSrAUjE5J2xg/6y3QNnLgI221dItj8XBQt",
-	"gocc0OfaR+LbB2tYE2CsTdoDZlYjngpxXOoahheDesEFCQWbo6oSLrvYN8Xh10/mteH4Vlh7YTdUU7M+",
-	"NtvIMRF5ktj07KDhMKGzSnahFZKfvJIXzKyV0bh5NO30TWtw1EuVohpXaabc42BFL/WFXqGKeI8oTdOk",
-	"+A2f3D4AwJvtzxQH8OcKAfgm568lPLyUC+vkh5H0E0YTPfm9PVOjzSpMFUmkMeWRcVvDHe14VVySHgN2",
-	"FIKRhCwSKDcWCf0ROr5xMuEiP66cbq46277biqc3j+265+VW1boX1emnCb/wE3LiatqlhZvg9pV95VZq",
-	"KPWEpAkVrCzzNuNjXC7VuHinjMZcXLuSm59jdsKiqXLvZDIZFEnNYU2x5P7ylwV95dJfZyeUA2nYDM8v",
-	"WGYTcCN+j2UX5gNqO2jrXz/L1dHWqY23nipMbLtmuvIqd7qFeTuTM1YgzGdcKS7GxyRE+kOi6MKoSFTX",
-	"kFGnTGeLHbhkaOvePr0Lj+KTtv9bPGPPqChRH0ObHjNuPGU2yeKqKyLwcxbbh1mnbCyjHNK8dwJbqWIX",
-	"MqvYLupNvVAyoZrFJJIpxzrdlJizX/DYABNzYgiCdE27nI4uTeRyHpoPE4khBDMK+WiKTMBLr7vqPstt",
-	"VHKEjiy0B3mGzIJaMGqG2UnuEWxBdSu5xhqbx4wkAaYm4SKohv6XFoPfFoi45bbeYwKZ5Vom3WrQbxMd",
-	"bzM5ZMom5qKalTlTfZac5ULYuh62Pbtdrj5e/b8AAAD//w==",
-}
-
-// decodeSpec returns the embedded OpenAPI spec as raw JSON bytes,
-// after base64-decoding and flate-decompressing the embedded blob.
-func decodeSpec() ([]byte, error) {
-	encoded := strings.Join(swaggerSpec, "")
-	compressed, err := base64.StdEncoding.DecodeString(encoded)
-	if err != nil {
-		return nil, fmt.Errorf("error base64 decoding spec: %w", err)
-	}
-	zr := flate.NewReader(bytes.NewReader(compressed))
-	var buf bytes.Buffer
-	if _, err := buf.ReadFrom(zr); err != nil {
-		return nil, fmt.Errorf("read flate: %w", err)
-	}
-	if err := zr.Close(); err != nil {
-		return nil, fmt.Errorf("close flate reader: %w", err)
-	}
-
-	return buf.Bytes(), nil
-}
-
-var rawSpec = decodeSpecCached()
-
-// a naive cache of the decoded OpenAPI spec
-func decodeSpecCached() func() ([]byte, error) {
-	data, err := decodeSpec()
-	return func() ([]byte, error) {
-		return data, err
-	}
-}
-
-// Constructs a synthetic filesystem for resolving external references when loading openapi specifications.
-func PathToRawSpec(pathToFile string) map[string]func() ([]byte, error) {
-	res := make(map[string]func() ([]byte, error))
-	if len(pathToFile) > 0 {
-		res[pathToFile] = rawSpec
-	}
-
-	return res
-}
-
-// GetSpec returns the OpenAPI specification corresponding to the generated
-// code in this file. External references in the spec are resolved through
-// PathToRawSpec; externally-referenced files must be embedded in their
-// corresponding Go packages (via the import-mapping feature). URL-based
-// external refs are not supported.
-func GetSpec() (swagger *openapi3.T, err error) {
-	resolvePath := PathToRawSpec("")
-
-	loader := openapi3.NewLoader()
-	loader.IsExternalRefsAllowed = true
-	loader.ReadFromURIFunc = func(loader *openapi3.Loader, url *url.URL) ([]byte, error) {
-		pathToFile := url.String()
-		pathToFile = path.Clean(pathToFile)
-		getSpec, ok := resolvePath[pathToFile]
-		if !ok {
-			err1 := fmt.Errorf("path not found: %s", pathToFile)
-			return nil, err1
-		}
-		return getSpec()
-	}
-	var specData []byte
-	specData, err = rawSpec()
-	if err != nil {
-		return
-	}
-	swagger, err = loader.LoadFromData(specData)
-	if err != nil {
-		return
-	}
-	return
-}
-
-// GetSpecJSON returns the raw JSON bytes of the embedded OpenAPI
-// specification: decompressed but not unmarshaled. External references
-// are not resolved here; the bytes are the spec exactly as embedded by
-// codegen. The result is cached at package init time, so repeated calls
-// are cheap.
-func GetSpecJSON() ([]byte, error) {
-	return rawSpec()
-}
-
-// GetSwagger returns the OpenAPI specification corresponding to the
-// generated code in this file.
-//
-// Deprecated: GetSwagger predates kin-openapi renaming openapi3.Swagger
-// to openapi3.T. Use [GetSpec] instead. This wrapper is retained for
-// backwards compatibility.
-func GetSwagger() (*openapi3.T, error) {
-	return GetSpec()
 }

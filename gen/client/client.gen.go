@@ -57,6 +57,33 @@ func (e ActivityEntryStatus) Valid() bool {
 	}
 }
 
+// Defines values for BatchOperationMethod.
+const (
+	BatchOperationMethodDELETE BatchOperationMethod = "DELETE"
+	BatchOperationMethodGET    BatchOperationMethod = "GET"
+	BatchOperationMethodPATCH  BatchOperationMethod = "PATCH"
+	BatchOperationMethodPOST   BatchOperationMethod = "POST"
+	BatchOperationMethodPUT    BatchOperationMethod = "PUT"
+)
+
+// Valid indicates whether the value is a known member of the BatchOperationMethod enum.
+func (e BatchOperationMethod) Valid() bool {
+	switch e {
+	case BatchOperationMethodDELETE:
+		return true
+	case BatchOperationMethodGET:
+		return true
+	case BatchOperationMethodPATCH:
+		return true
+	case BatchOperationMethodPOST:
+		return true
+	case BatchOperationMethodPUT:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BranchAction.
 const (
 	BranchActionAccessGranted BranchAction = "access_granted"
@@ -180,6 +207,36 @@ const (
 func (e HealthStatus) Valid() bool {
 	switch e {
 	case HealthStatusOk:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for JSONPatchOperationOp.
+const (
+	JSONPatchOperationOpAdd     JSONPatchOperationOp = "add"
+	JSONPatchOperationOpAppend  JSONPatchOperationOp = "append"
+	JSONPatchOperationOpIncr    JSONPatchOperationOp = "incr"
+	JSONPatchOperationOpRemove  JSONPatchOperationOp = "remove"
+	JSONPatchOperationOpReplace JSONPatchOperationOp = "replace"
+	JSONPatchOperationOpTest    JSONPatchOperationOp = "test"
+)
+
+// Valid indicates whether the value is a known member of the JSONPatchOperationOp enum.
+func (e JSONPatchOperationOp) Valid() bool {
+	switch e {
+	case JSONPatchOperationOpAdd:
+		return true
+	case JSONPatchOperationOpAppend:
+		return true
+	case JSONPatchOperationOpIncr:
+		return true
+	case JSONPatchOperationOpRemove:
+		return true
+	case JSONPatchOperationOpReplace:
+		return true
+	case JSONPatchOperationOpTest:
 		return true
 	default:
 		return false
@@ -318,6 +375,57 @@ func (e SessionEntryMethod) Valid() bool {
 	}
 }
 
+// Defines values for TableInfoKind.
+const (
+	TableInfoKindForeignTable     TableInfoKind = "foreign_table"
+	TableInfoKindMaterializedView TableInfoKind = "materialized_view"
+	TableInfoKindPartitionedTable TableInfoKind = "partitioned_table"
+	TableInfoKindTable            TableInfoKind = "table"
+	TableInfoKindView             TableInfoKind = "view"
+)
+
+// Valid indicates whether the value is a known member of the TableInfoKind enum.
+func (e TableInfoKind) Valid() bool {
+	switch e {
+	case TableInfoKindForeignTable:
+		return true
+	case TableInfoKindMaterializedView:
+		return true
+	case TableInfoKindPartitionedTable:
+		return true
+	case TableInfoKindTable:
+		return true
+	case TableInfoKindView:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for TableInfoOperations.
+const (
+	TableInfoOperationsDelete TableInfoOperations = "delete"
+	TableInfoOperationsInsert TableInfoOperations = "insert"
+	TableInfoOperationsSelect TableInfoOperations = "select"
+	TableInfoOperationsUpdate TableInfoOperations = "update"
+)
+
+// Valid indicates whether the value is a known member of the TableInfoOperations enum.
+func (e TableInfoOperations) Valid() bool {
+	switch e {
+	case TableInfoOperationsDelete:
+		return true
+	case TableInfoOperationsInsert:
+		return true
+	case TableInfoOperationsSelect:
+		return true
+	case TableInfoOperationsUpdate:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for UserRole.
 const (
 	UserRoleAdmin         UserRole = "admin"
@@ -330,6 +438,21 @@ func (e UserRole) Valid() bool {
 	case UserRoleAdmin:
 		return true
 	case UserRoleAuthenticated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AllRecords.
+const (
+	AllRecordsTrue AllRecords = "true"
+)
+
+// Valid indicates whether the value is a known member of the AllRecords enum.
+func (e AllRecords) Valid() bool {
+	switch e {
+	case AllRecordsTrue:
 		return true
 	default:
 		return false
@@ -369,6 +492,36 @@ func (e SignOutParamsScope) Valid() bool {
 	case SignOutParamsScopeLocal:
 		return true
 	case SignOutParamsScopeOthers:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for DeleteRecordsParamsAll.
+const (
+	DeleteRecordsParamsAllTrue DeleteRecordsParamsAll = "true"
+)
+
+// Valid indicates whether the value is a known member of the DeleteRecordsParamsAll enum.
+func (e DeleteRecordsParamsAll) Valid() bool {
+	switch e {
+	case DeleteRecordsParamsAllTrue:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for UpdateRecordsParamsAll.
+const (
+	UpdateRecordsParamsAllTrue UpdateRecordsParamsAll = "true"
+)
+
+// Valid indicates whether the value is a known member of the UpdateRecordsParamsAll enum.
+func (e UpdateRecordsParamsAll) Valid() bool {
+	switch e {
+	case UpdateRecordsParamsAllTrue:
 		return true
 	default:
 		return false
@@ -447,6 +600,51 @@ type AdminUser struct {
 	//
 	// Example: {"name":"Ada"}
 	UserMetadata Metadata `json:"user_metadata"`
+}
+
+// AnyResult Any JSON value.
+type AnyResult = json.RawMessage
+
+// Arguments The arguments by name, or any value for a function with one unnamed argument.
+type Arguments = json.RawMessage
+
+// BatchOperation defines model for BatchOperation.
+type BatchOperation struct {
+	// Body Any JSON value.
+	Body *AnyResult `json:"body,omitempty"`
+
+	// ID Any JSON value.
+	ID     *AnyResult           `json:"id,omitempty"`
+	Method BatchOperationMethod `json:"method"`
+
+	// Prefer As the header Prefer.
+	Prefer *string `json:"prefer,omitempty"`
+
+	// Query The query parameters; a plain column name filters by equality: `{"email": "a@example.org"}`.
+	Query map[string]AnyResult `json:"query,omitempty"`
+
+	// Table The table, or `rpc/` and a function.
+	//
+	// Example: posts
+	Table string `json:"table"`
+}
+
+// BatchOperationMethod defines model for BatchOperation.Method.
+type BatchOperationMethod string
+
+// BatchRequest defines model for BatchRequest.
+type BatchRequest = []BatchOperation
+
+// BatchResponse defines model for BatchResponse.
+type BatchResponse = []BatchResult
+
+// BatchResult defines model for BatchResult.
+type BatchResult struct {
+	// Body Any JSON value.
+	Body *AnyResult `json:"body,omitempty"`
+
+	// Status Example: 201
+	Status int32 `json:"status"`
 }
 
 // Branch defines model for Branch.
@@ -532,6 +730,24 @@ type BranchStatus string
 
 // BranchType `preview`: for a while. `persistent`: to stay.
 type BranchType string
+
+// ColumnInfo defines model for ColumnInfo.
+type ColumnInfo struct {
+	Comment *string `json:"comment,omitempty"`
+
+	// Generated The database computes it; it cannot be written.
+	Generated  bool `json:"generated"`
+	HasDefault bool `json:"has_default"`
+
+	// Name Example: title
+	Name     string `json:"name"`
+	Nullable bool   `json:"nullable"`
+
+	// Type The type as PostgreSQL writes it
+	//
+	// Example: character varying(80)
+	Type string `json:"type"`
+}
 
 // CreateBranchRequest defines model for CreateBranchRequest.
 type CreateBranchRequest struct {
@@ -685,6 +901,9 @@ type Error struct {
 	RequestID string `json:"request_id"`
 }
 
+// ErrorDetails The particulars of a case: a text, a list of candidates, or null.
+type ErrorDetails = json.RawMessage
+
 // GrantAccessRequest defines model for GrantAccessRequest.
 type GrantAccessRequest struct {
 	// Level `read`: look. `write`: also change data. `admin`: also reset, delete, grant.
@@ -698,6 +917,23 @@ type Health struct {
 
 // HealthStatus defines model for Health.Status.
 type HealthStatus string
+
+// JSONPatch Operations of a JSON patch (RFC 6902), and two more, `incr` and `append`.
+type JSONPatch = []JSONPatchOperation
+
+// JSONPatchOperation Example: {"op":"incr","path":"/views","value":1}
+type JSONPatchOperation struct {
+	Op JSONPatchOperationOp `json:"op"`
+
+	// Path A column, or a place in its JSON value: `/views`, `/data/tags/0`.
+	Path string `json:"path"`
+
+	// Value Any JSON value.
+	Value *AnyResult `json:"value,omitempty"`
+}
+
+// JSONPatchOperationOp defines model for JSONPatchOperation.Op.
+type JSONPatchOperationOp string
 
 // JWK A public key (RFC 7517).
 type JWK struct {
@@ -783,6 +1019,9 @@ type MailSent struct {
 // Example: {"name":"Ada"}
 type Metadata map[string]interface{}
 
+// OpenAPIDocument An OpenAPI document.
+type OpenAPIDocument = json.RawMessage
+
 // Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
 //
 // Example: correct horse battery
@@ -820,6 +1059,12 @@ type Readiness struct {
 // ReadinessStatus defines model for Readiness.Status.
 type ReadinessStatus string
 
+// Record A record, with the columns of its table.
+type Record = json.RawMessage
+
+// RecordOrRecords A record, or an array of records.
+type RecordOrRecords = json.RawMessage
+
 // RedirectURL Where the browser goes after the link; one of `auth.redirect_urls`.
 //
 // Example: https://app.example.com/callback
@@ -839,6 +1084,21 @@ type ResetBranch struct {
 	// reset tries again, delete removes it.
 	Status    BranchStatus `json:"status"`
 	UpdatedAt time.Time    `json:"updated_at"`
+}
+
+// RestError An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestError struct {
+	// Code SQLSTATE, or a code of PostgREST.
+	//
+	// Example: 23505
+	Code string `json:"code"`
+
+	// Details The particulars of a case: a text, a list of candidates, or null.
+	Details ErrorDetails `json:"details"`
+	Hint    *string      `json:"hint"`
+	Message string       `json:"message"`
 }
 
 // Scope A permission of a client key or an OAuth token.
@@ -948,6 +1208,63 @@ type SigningKey struct {
 // SigningKeyList defines model for SigningKeyList.
 type SigningKeyList struct {
 	Keys []SigningKey `json:"keys"`
+}
+
+// TableError The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableError struct {
+	// Code Example: 23505
+	Code string `json:"code"`
+
+	// Details The particulars of a case: a text, a list of candidates, or null.
+	Details ErrorDetails `json:"details"`
+
+	// Error What was wrong, and where it helps what would be right.
+	Error string `json:"error"`
+
+	// Hint What to do about it
+	Hint *string `json:"hint"`
+
+	// Message The same text, under the name that PostgREST uses.
+	Message string `json:"message"`
+
+	// RequestID The id under which the server logged this request.
+	RequestID string `json:"request_id"`
+}
+
+// TableInfo A table or view, as the caller may use it.
+type TableInfo struct {
+	Columns []ColumnInfo  `json:"columns"`
+	Comment *string       `json:"comment,omitempty"`
+	Kind    TableInfoKind `json:"kind"`
+
+	// Name Example: post
+	Name string `json:"name"`
+
+	// Operations What the caller may do with it.
+	Operations []TableInfoOperations `json:"operations"`
+
+	// Path Where its records are
+	//
+	// Example: /api/v1/tables/posts
+	Path       string   `json:"path"`
+	PrimaryKey []string `json:"primary_key"`
+
+	// Schema Example: public
+	Schema string `json:"schema"`
+}
+
+// TableInfoKind defines model for TableInfo.Kind.
+type TableInfoKind string
+
+// TableInfoOperations defines model for TableInfo.Operations.
+type TableInfoOperations string
+
+// TableList defines model for TableList.
+type TableList struct {
+	Tables []TableInfo `json:"tables"`
 }
 
 // UpdateBranchRequest defines model for UpdateBranchRequest.
@@ -1072,14 +1389,74 @@ type VerifyMagicLinkRequest struct {
 	Token        string  `json:"token"`
 }
 
+// AcceptProfile defines model for AcceptProfile.
+type AcceptProfile = string
+
+// AllRecords defines model for AllRecords.
+type AllRecords string
+
 // BranchRef defines model for BranchRef.
 type BranchRef = string
+
+// Columns defines model for Columns.
+type Columns = string
+
+// ContentProfile defines model for ContentProfile.
+type ContentProfile = string
+
+// Cursor defines model for Cursor.
+type Cursor = string
+
+// Distinct defines model for Distinct.
+type Distinct = string
+
+// Filters defines model for Filters.
+type Filters map[string]string
+
+// FunctionName defines model for FunctionName.
+type FunctionName = string
+
+// IfMatch defines model for IfMatch.
+type IfMatch = string
+
+// IfNoneMatch defines model for IfNoneMatch.
+type IfNoneMatch = string
 
 // Limit defines model for Limit.
 type Limit = int32
 
 // Offset defines model for Offset.
 type Offset = int32
+
+// OnConflict defines model for OnConflict.
+type OnConflict = string
+
+// Order defines model for Order.
+type Order = string
+
+// Prefer defines model for Prefer.
+type Prefer = string
+
+// Range defines model for Range.
+type Range = string
+
+// RecordKey defines model for RecordKey.
+type RecordKey = string
+
+// RecordLimit defines model for RecordLimit.
+type RecordLimit = int64
+
+// RecordOffset defines model for RecordOffset.
+type RecordOffset = int64
+
+// Select defines model for Select.
+type Select = string
+
+// Table defines model for Table.
+type Table = string
+
+// XBranch defines model for XBranch.
+type XBranch = string
 
 // BadRequest The body of every error.
 //
@@ -1096,6 +1473,9 @@ type BranchNotFound = Error
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type Conflict = Error
 
+// CreatedRecords A record, or an array of records.
+type CreatedRecords = RecordOrRecords
+
 // Failure The body of every error.
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
@@ -1105,6 +1485,9 @@ type Failure = Error
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type Forbidden = Error
+
+// FunctionResult Any JSON value.
+type FunctionResult = AnyResult
 
 // LinkExpired The body of every error.
 //
@@ -1118,6 +1501,164 @@ type NewSession = Session
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type NotFound = Error
+
+// OneRecord A record, with the columns of its table.
+type OneRecord = Record
+
+// RecordListApplicationJSON defines model for RecordList.
+type RecordListApplicationJSON = []Record
+
+// RecordListApplicationVndPgrstObjectPlusJSON A record, with the columns of its table.
+type RecordListApplicationVndPgrstObjectPlusJSON = Record
+
+// RestAmbiguous An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestAmbiguous = RestError
+
+// RestBadRequest An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestBadRequest = RestError
+
+// RestConflict An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestConflict = RestError
+
+// RestFailure An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestFailure = RestError
+
+// RestForbidden An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestForbidden = RestError
+
+// RestMethodNotAllowed An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestMethodNotAllowed = RestError
+
+// RestNotAcceptable An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestNotAcceptable = RestError
+
+// RestNotFound An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestNotFound = RestError
+
+// RestRange An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestRange = RestError
+
+// RestTooLarge An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestTooLarge = RestError
+
+// RestUnauthorized An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestUnauthorized = RestError
+
+// RestUnavailable An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestUnavailable = RestError
+
+// RestUnsupportedMediaType An error, in PostgREST's form.
+//
+// Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
+type RestUnsupportedMediaType = RestError
+
+// TableAmbiguous The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableAmbiguous = TableError
+
+// TableBadRequest The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableBadRequest = TableError
+
+// TableConflict The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableConflict = TableError
+
+// TableFailure The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableFailure = TableError
+
+// TableForbidden The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableForbidden = TableError
+
+// TableMethodNotAllowed The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableMethodNotAllowed = TableError
+
+// TableNotAcceptable The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableNotAcceptable = TableError
+
+// TableNotFound The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableNotFound = TableError
+
+// TablePrecondition The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TablePrecondition = TableError
+
+// TableRange The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableRange = TableError
+
+// TableTooLarge The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableTooLarge = TableError
+
+// TableUnauthorized The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableUnauthorized = TableError
+
+// TableUnavailable The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableUnavailable = TableError
+
+// TableUnsupportedMediaType The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
+// the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
+//
+// Example: {"code":"42703","details":null,"error":"column posts.titel does not exist","hint":"Perhaps you meant \"title\".","message":"column posts.titel does not exist","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type TableUnsupportedMediaType = TableError
 
 // TooLarge The body of every error.
 //
@@ -1143,6 +1684,18 @@ type Unavailable = Error
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type UnsupportedMediaType = Error
+
+// WrittenRecords A record, or an array of records.
+type WrittenRecords = RecordOrRecords
+
+// ArgumentsBody The arguments by name, or any value for a function with one unnamed argument.
+type ArgumentsBody = Arguments
+
+// RecordBody A record, with the columns of its table.
+type RecordBody = Record
+
+// RecordsBody A record, or an array of records.
+type RecordsBody = RecordOrRecords
 
 // ListBranchesParams defines parameters for ListBranches.
 type ListBranchesParams struct {
@@ -1236,6 +1789,443 @@ type SignOutParams struct {
 // SignOutParamsScope defines parameters for SignOut.
 type SignOutParamsScope string
 
+// CallFunctionReadOnlyParams defines parameters for CallFunctionReadOnly.
+type CallFunctionReadOnlyParams struct {
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// AcceptProfile The database schema; the first of the exposed ones where it is left out.
+	AcceptProfile *AcceptProfile `json:"Accept-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// CallFunctionTextBody defines parameters for CallFunction.
+type CallFunctionTextBody = string
+
+// CallFunctionParams defines parameters for CallFunction.
+type CallFunctionParams struct {
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// ListTablesParams defines parameters for ListTables.
+type ListTablesParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RunBatchParams defines parameters for RunBatch.
+type RunBatchParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// DeleteRecordsParams defines parameters for DeleteRecords.
+type DeleteRecordsParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// All Says that a write without a filter is meant for every record.
+	All *DeleteRecordsParamsAll `form:"@all,omitempty" json:"@all,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// DeleteRecordsParamsAll defines parameters for DeleteRecords.
+type DeleteRecordsParamsAll string
+
+// ListRecordsParams defines parameters for ListRecords.
+type ListRecordsParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Order `{column}.{direction}`, several separated by commas; the direction is `asc` or `desc`, then `.nullsfirst` or `.nullslast` may follow.
+	Order *Order `form:"order,omitempty" json:"order,omitempty"`
+
+	// Limit How many records to return at most.
+	Limit *RecordLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many records to pass over. `@cursor` is faster on large tables.
+	Offset *RecordOffset `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Cursor Pages by key: empty for the first page, then what the `Link` header says. The order is completed by the primary
+	// key, so that no record is missed or seen twice.
+	Cursor *Cursor `form:"@cursor,omitempty" json:"@cursor,omitempty"`
+
+	// Distinct Only different records; with columns, the first record for each different value of them.
+	Distinct *Distinct `form:"@distinct,omitempty" json:"@distinct,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// Range Which records to return, by position, instead of `limit` and `offset`.
+	Range *Range `json:"Range,omitempty"`
+
+	// AcceptProfile The database schema; the first of the exposed ones where it is left out.
+	AcceptProfile *AcceptProfile `json:"Accept-Profile,omitempty"`
+
+	// IfNoneMatch Answer `304` when the answer would have this `ETag`. A list has an `ETag` only when the request has this header; an
+	// empty tag (`""`) asks for the first one.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// UpdateRecordsParams defines parameters for UpdateRecords.
+type UpdateRecordsParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Columns The columns to write; other members of the body are ignored.
+	Columns *Columns `form:"columns,omitempty" json:"columns,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// All Says that a write without a filter is meant for every record.
+	All *UpdateRecordsParamsAll `form:"@all,omitempty" json:"@all,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// UpdateRecordsParamsAll defines parameters for UpdateRecords.
+type UpdateRecordsParamsAll string
+
+// CreateRecordsParams defines parameters for CreateRecords.
+type CreateRecordsParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Columns The columns to write; other members of the body are ignored.
+	Columns *Columns `form:"columns,omitempty" json:"columns,omitempty"`
+
+	// OnConflict The columns of the unique key that an upsert goes by; the primary key where it is left out.
+	OnConflict *OnConflict `form:"on_conflict,omitempty" json:"on_conflict,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// DeleteRecordParams defines parameters for DeleteRecord.
+type DeleteRecordParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// IfMatch Write only when the record still has this `ETag`; `412` otherwise.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// GetRecordParams defines parameters for GetRecord.
+type GetRecordParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// AcceptProfile The database schema; the first of the exposed ones where it is left out.
+	AcceptProfile *AcceptProfile `json:"Accept-Profile,omitempty"`
+
+	// IfNoneMatch Answer `304` when the answer would have this `ETag`. A list has an `ETag` only when the request has this header; an
+	// empty tag (`""`) asks for the first one.
+	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// UpdateRecordParams defines parameters for UpdateRecord.
+type UpdateRecordParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// IfMatch Write only when the record still has this `ETag`; `412` otherwise.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// ReplaceRecordParams defines parameters for ReplaceRecord.
+type ReplaceRecordParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// IfMatch Write only when the record still has this `ETag`; `412` otherwise.
+	IfMatch *IfMatch `json:"If-Match,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// GetOpenAPIParams defines parameters for GetOpenAPI.
+type GetOpenAPIParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+
+	// IfNoneMatch Answer `304` when the document still has this `ETag`.
+	IfNoneMatch *string `json:"If-None-Match,omitempty"`
+}
+
+// RestCallReadOnlyParams defines parameters for RestCallReadOnly.
+type RestCallReadOnlyParams struct {
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// AcceptProfile The database schema; the first of the exposed ones where it is left out.
+	AcceptProfile *AcceptProfile `json:"Accept-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestCallTextBody defines parameters for RestCall.
+type RestCallTextBody = string
+
+// RestCallParams defines parameters for RestCall.
+type RestCallParams struct {
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestDeleteParams defines parameters for RestDelete.
+type RestDeleteParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestListParams defines parameters for RestList.
+type RestListParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Order `{column}.{direction}`, several separated by commas; the direction is `asc` or `desc`, then `.nullsfirst` or `.nullslast` may follow.
+	Order *Order `form:"order,omitempty" json:"order,omitempty"`
+
+	// Limit How many records to return at most.
+	Limit *RecordLimit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many records to pass over. `@cursor` is faster on large tables.
+	Offset *RecordOffset `form:"offset,omitempty" json:"offset,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// Range Which records to return, by position, instead of `limit` and `offset`.
+	Range *Range `json:"Range,omitempty"`
+
+	// AcceptProfile The database schema; the first of the exposed ones where it is left out.
+	AcceptProfile *AcceptProfile `json:"Accept-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestUpdateParams defines parameters for RestUpdate.
+type RestUpdateParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Columns The columns to write; other members of the body are ignored.
+	Columns *Columns `form:"columns,omitempty" json:"columns,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestInsertParams defines parameters for RestInsert.
+type RestInsertParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Columns The columns to write; other members of the body are ignored.
+	Columns *Columns `form:"columns,omitempty" json:"columns,omitempty"`
+
+	// OnConflict The columns of the unique key that an upsert goes by; the primary key where it is left out.
+	OnConflict *OnConflict `form:"on_conflict,omitempty" json:"on_conflict,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestUpsertParams defines parameters for RestUpsert.
+type RestUpsertParams struct {
+	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
+	// (`data->a->>b`), aggregates (`amount.sum()`, `count()`) and related tables (`author(name)`, `comments(*)`).
+	Select *Select `form:"select,omitempty" json:"select,omitempty"`
+
+	// Columns The columns to write; other members of the body are ignored.
+	Columns *Columns `form:"columns,omitempty" json:"columns,omitempty"`
+
+	// Filters Filters, each a parameter of its own: `{column}.{op}=value` or `{column}={op}.value`. `{column}.is.null` needs no
+	// value; `in` takes `(v1,v2)`.
+	Filters Filters `form:"filters,omitempty" json:"filters,omitempty"`
+
+	// Prefer Preferences (RFC 7240): `return=minimal|headers-only|representation`, `count=exact|planned|estimated`,
+	// `resolution=merge-duplicates|ignore-duplicates`, `missing=default`, `handling=strict|lenient`,
+	// `max-affected=<n>`, `tx=commit|rollback`, `timezone=<name>`.
+	Prefer *Prefer `json:"Prefer,omitempty"`
+
+	// ContentProfile The database schema; the first of the exposed ones where it is left out.
+	ContentProfile *ContentProfile `json:"Content-Profile,omitempty"`
+
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
 // CreateBranchJSONRequestBody defines body for CreateBranch for application/json ContentType.
 type CreateBranchJSONRequestBody = CreateBranchRequest
 
@@ -1274,6 +2264,60 @@ type SignUpJSONRequestBody = SignUpRequest
 
 // UpdateCurrentUserJSONRequestBody defines body for UpdateCurrentUser for application/json ContentType.
 type UpdateCurrentUserJSONRequestBody = UpdateCurrentUserRequest
+
+// CallFunctionJSONRequestBody defines body for CallFunction for application/json ContentType.
+type CallFunctionJSONRequestBody = Arguments
+
+// CallFunctionTextRequestBody defines body for CallFunction for text/plain ContentType.
+type CallFunctionTextRequestBody = CallFunctionTextBody
+
+// RunBatchJSONRequestBody defines body for RunBatch for application/json ContentType.
+type RunBatchJSONRequestBody = BatchRequest
+
+// UpdateRecordsJSONRequestBody defines body for UpdateRecords for application/json ContentType.
+type UpdateRecordsJSONRequestBody = RecordOrRecords
+
+// UpdateRecordsApplicationJSONPatchPlusJSONRequestBody defines body for UpdateRecords for application/json-patch+json ContentType.
+type UpdateRecordsApplicationJSONPatchPlusJSONRequestBody = JSONPatch
+
+// UpdateRecordsApplicationMergePatchPlusJSONRequestBody defines body for UpdateRecords for application/merge-patch+json ContentType.
+type UpdateRecordsApplicationMergePatchPlusJSONRequestBody = Record
+
+// CreateRecordsJSONRequestBody defines body for CreateRecords for application/json ContentType.
+type CreateRecordsJSONRequestBody = RecordOrRecords
+
+// UpdateRecordJSONRequestBody defines body for UpdateRecord for application/json ContentType.
+type UpdateRecordJSONRequestBody = Record
+
+// UpdateRecordApplicationJSONPatchPlusJSONRequestBody defines body for UpdateRecord for application/json-patch+json ContentType.
+type UpdateRecordApplicationJSONPatchPlusJSONRequestBody = JSONPatch
+
+// UpdateRecordApplicationMergePatchPlusJSONRequestBody defines body for UpdateRecord for application/merge-patch+json ContentType.
+type UpdateRecordApplicationMergePatchPlusJSONRequestBody = Record
+
+// ReplaceRecordJSONRequestBody defines body for ReplaceRecord for application/json ContentType.
+type ReplaceRecordJSONRequestBody = Record
+
+// RestCallJSONRequestBody defines body for RestCall for application/json ContentType.
+type RestCallJSONRequestBody = Arguments
+
+// RestCallTextRequestBody defines body for RestCall for text/plain ContentType.
+type RestCallTextRequestBody = RestCallTextBody
+
+// RestUpdateJSONRequestBody defines body for RestUpdate for application/json ContentType.
+type RestUpdateJSONRequestBody = RecordOrRecords
+
+// RestUpdateApplicationJSONPatchPlusJSONRequestBody defines body for RestUpdate for application/json-patch+json ContentType.
+type RestUpdateApplicationJSONPatchPlusJSONRequestBody = JSONPatch
+
+// RestUpdateApplicationMergePatchPlusJSONRequestBody defines body for RestUpdate for application/merge-patch+json ContentType.
+type RestUpdateApplicationMergePatchPlusJSONRequestBody = Record
+
+// RestInsertJSONRequestBody defines body for RestInsert for application/json ContentType.
+type RestInsertJSONRequestBody = RecordOrRecords
+
+// RestUpsertJSONRequestBody defines body for RestUpsert for application/json ContentType.
+type RestUpsertJSONRequestBody = Record
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -1773,6 +2817,251 @@ type ClientInterface interface {
 	// Corresponds with PATCH /api/v1/auth/user (the `UpdateCurrentUser` operationId).
 	UpdateCurrentUser(ctx context.Context, body UpdateCurrentUserJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// CallFunctionReadOnly Call a function in a read-only transaction
+	//
+	// The parameters are the function's arguments by name; for a function that returns rows of a table the parameters
+	// of a list (`select`, filters, `order`, `limit`, …) work too. A function that writes is refused: call it by POST.
+	// Client keys need the scope `execute:rpc`.
+	//
+	// Corresponds with GET /api/v1/rpc/{function} (the `CallFunctionReadOnly` operationId).
+	CallFunctionReadOnly(ctx context.Context, function FunctionName, params *CallFunctionReadOnlyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CallFunctionWithBody Call a function or procedure
+	//
+	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+	// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+	CallFunctionWithBody(ctx context.Context, function FunctionName, params *CallFunctionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CallFunction Call a function or procedure
+	//
+	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+	// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+	CallFunction(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CallFunctionWithTextBody Call a function or procedure
+	//
+	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+	// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+	//
+	// Takes a body of the `text/plain` content type.
+	//
+	// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+	CallFunctionWithTextBody(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionTextRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListTables List tables
+	//
+	// The tables and views of the exposed schemas that the caller may do something with, with their columns.
+	// Client keys need the scope `read:schema` or `read:tables`.
+	//
+	// Corresponds with GET /api/v1/tables (the `ListTables` operationId).
+	ListTables(ctx context.Context, params *ListTablesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunBatchWithBody Run several operations in one transaction
+	//
+	// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+	// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+	// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+	// values in `body`, and as values in `query`.
+	//
+	// The error of a failed operation says in `details` which one it was.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+	RunBatchWithBody(ctx context.Context, params *RunBatchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RunBatch Run several operations in one transaction
+	//
+	// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+	// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+	// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+	// values in `body`, and as values in `query`.
+	//
+	// The error of a failed operation says in `details` which one it was.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+	RunBatch(ctx context.Context, params *RunBatchParams, body RunBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteRecords Delete the records that match
+	//
+	// Deletes every record that matches the filters and answers with them; without a filter it is refused, unless
+	// `@all=true` says that every record is meant.
+	//
+	// Corresponds with DELETE /api/v1/tables/{table} (the `DeleteRecords` operationId).
+	DeleteRecords(ctx context.Context, table Table, params *DeleteRecordsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRecords List records
+	//
+	// Records that match all filters. A filter is `{column}.{op}=value` or, as in PostgREST, `{column}={op}.value`,
+	// with the operators `eq neq gt gte lt lte like ilike in is` and the wider ones (`match imatch isdistinct fts
+	// plfts phfts wfts cs cd ov sl sr nxr nxl adj`); `not.` before an operator negates it, `or=(…)` and `and=(…)`
+	// join conditions. Unknown columns, operators and malformed values are refused, never ignored.
+	//
+	// A list is streamed: it may be of any length. `@cursor=` asks for pages by key instead of `offset`: the answer's
+	// `Link` header leads to the next page.
+	//
+	// Corresponds with GET /api/v1/tables/{table} (the `ListRecords` operationId).
+	ListRecords(ctx context.Context, table Table, params *ListRecordsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecordsWithBody Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithBody(ctx context.Context, table Table, params *UpdateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecords Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecords(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecordsWithApplicationJSONPatchPlusJSONBody Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes a body of the `application/json-patch+json` content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithApplicationJSONPatchPlusJSONBody(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecordsWithApplicationMergePatchPlusJSONBody Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithApplicationMergePatchPlusJSONBody(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRecordsWithBody Create one or many records
+	//
+	// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+	// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+	// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+	// in the same statement.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+	CreateRecordsWithBody(ctx context.Context, table Table, params *CreateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CreateRecords Create one or many records
+	//
+	// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+	// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+	// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+	// in the same statement.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+	CreateRecords(ctx context.Context, table Table, params *CreateRecordsParams, body CreateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteRecord Delete a record
+	//
+	// Deletes the record and answers with it.
+	//
+	// Corresponds with DELETE /api/v1/tables/{table}/{id} (the `DeleteRecord` operationId).
+	DeleteRecord(ctx context.Context, table Table, id RecordKey, params *DeleteRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRecord Get a record
+	//
+	// The record with this primary key. Its `ETag` changes whenever the record does.
+	//
+	// Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
+	GetRecord(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecordWithBody Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithBody(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecord Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecord(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecordWithApplicationJSONPatchPlusJSONBody Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes a body of the `application/json-patch+json` content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithApplicationJSONPatchPlusJSONBody(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// UpdateRecordWithApplicationMergePatchPlusJSONBody Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithApplicationMergePatchPlusJSONBody(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplaceRecordWithBody Replace a record
+	//
+	// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+	// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+	ReplaceRecordWithBody(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReplaceRecord Replace a record
+	//
+	// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+	// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+	ReplaceRecord(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetDocs A page that shows the description
+	//
+	// Works without any other server; what it loads is under `/docs/`.
+	//
+	// Corresponds with GET /docs (the `GetDocs` operationId).
+	GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetHealth Is the process alive
 	//
 	// Answers as long as the process serves requests; looks at no database.
@@ -1780,12 +3069,113 @@ type ClientInterface interface {
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// GetOpenAPI The OpenAPI description of what is served
+	//
+	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
+	// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
+	// with read access to it are needed.
+	//
+	// Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
+	GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetReadiness Can requests be served
 	//
 	// Looks at both planes and the migrations.
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestCallReadOnly Call a function in a read-only transaction
+	//
+	// Corresponds with GET /rest/v1/rpc/{function} (the `RestCallReadOnly` operationId).
+	RestCallReadOnly(ctx context.Context, function FunctionName, params *RestCallReadOnlyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestCallWithBody Call a function or procedure
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+	RestCallWithBody(ctx context.Context, function FunctionName, params *RestCallParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestCall Call a function or procedure
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+	RestCall(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestCallWithTextBody Call a function or procedure
+	//
+	// Takes a body of the `text/plain` content type.
+	//
+	// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+	RestCallWithTextBody(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallTextRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestDelete Delete the rows that match
+	//
+	// Corresponds with DELETE /rest/v1/{table} (the `RestDelete` operationId).
+	RestDelete(ctx context.Context, table Table, params *RestDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestList List rows
+	//
+	// Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
+	RestList(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestUpdateWithBody Update the rows that match
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithBody(ctx context.Context, table Table, params *RestUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestUpdate Update the rows that match
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdate(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestUpdateWithApplicationJSONPatchPlusJSONBody Update the rows that match
+	//
+	// Takes a body of the `application/json-patch+json` content type.
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithApplicationJSONPatchPlusJSONBody(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestUpdateWithApplicationMergePatchPlusJSONBody Update the rows that match
+	//
+	// Takes a body of the `application/merge-patch+json` content type.
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithApplicationMergePatchPlusJSONBody(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestInsertWithBody Insert or upsert rows
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+	RestInsertWithBody(ctx context.Context, table Table, params *RestInsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestInsert Insert or upsert rows
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+	RestInsert(ctx context.Context, table Table, params *RestInsertParams, body RestInsertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestUpsertWithBody Insert or replace the row that the filters name by its key
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+	RestUpsertWithBody(ctx context.Context, table Table, params *RestUpsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestUpsert Insert or replace the row that the filters name by its key
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+	RestUpsert(ctx context.Context, table Table, params *RestUpsertParams, body RestUpsertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 }
 
 // GetJWKS Get the keys that access tokens are verified with
@@ -2672,6 +4062,491 @@ func (c *Client) UpdateCurrentUser(ctx context.Context, body UpdateCurrentUserJS
 	return c.Client.Do(req)
 }
 
+// CallFunctionReadOnly Call a function in a read-only transaction
+//
+// The parameters are the function's arguments by name; for a function that returns rows of a table the parameters
+// of a list (`select`, filters, `order`, `limit`, …) work too. A function that writes is refused: call it by POST.
+// Client keys need the scope `execute:rpc`.
+//
+// Corresponds with GET /api/v1/rpc/{function} (the `CallFunctionReadOnly` operationId).
+func (c *Client) CallFunctionReadOnly(ctx context.Context, function FunctionName, params *CallFunctionReadOnlyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCallFunctionReadOnlyRequest(c.Server, function, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CallFunctionWithBody Call a function or procedure
+//
+// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+func (c *Client) CallFunctionWithBody(ctx context.Context, function FunctionName, params *CallFunctionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCallFunctionRequestWithBody(c.Server, function, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CallFunction Call a function or procedure
+//
+// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+func (c *Client) CallFunction(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCallFunctionRequest(c.Server, function, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CallFunctionWithTextBody Call a function or procedure
+//
+// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+//
+// Takes a body of the `text/plain` content type.
+//
+// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+func (c *Client) CallFunctionWithTextBody(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionTextRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCallFunctionRequestWithTextBody(c.Server, function, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListTables List tables
+//
+// The tables and views of the exposed schemas that the caller may do something with, with their columns.
+// Client keys need the scope `read:schema` or `read:tables`.
+//
+// Corresponds with GET /api/v1/tables (the `ListTables` operationId).
+func (c *Client) ListTables(ctx context.Context, params *ListTablesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListTablesRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunBatchWithBody Run several operations in one transaction
+//
+// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+// values in `body`, and as values in `query`.
+//
+// The error of a failed operation says in `details` which one it was.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+func (c *Client) RunBatchWithBody(ctx context.Context, params *RunBatchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunBatchRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RunBatch Run several operations in one transaction
+//
+// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+// values in `body`, and as values in `query`.
+//
+// The error of a failed operation says in `details` which one it was.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+func (c *Client) RunBatch(ctx context.Context, params *RunBatchParams, body RunBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRunBatchRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteRecords Delete the records that match
+//
+// Deletes every record that matches the filters and answers with them; without a filter it is refused, unless
+// `@all=true` says that every record is meant.
+//
+// Corresponds with DELETE /api/v1/tables/{table} (the `DeleteRecords` operationId).
+func (c *Client) DeleteRecords(ctx context.Context, table Table, params *DeleteRecordsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteRecordsRequest(c.Server, table, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRecords List records
+//
+// Records that match all filters. A filter is `{column}.{op}=value` or, as in PostgREST, `{column}={op}.value`,
+// with the operators `eq neq gt gte lt lte like ilike in is` and the wider ones (`match imatch isdistinct fts
+// plfts phfts wfts cs cd ov sl sr nxr nxl adj`); `not.` before an operator negates it, `or=(…)` and `and=(…)`
+// join conditions. Unknown columns, operators and malformed values are refused, never ignored.
+//
+// A list is streamed: it may be of any length. `@cursor=` asks for pages by key instead of `offset`: the answer's
+// `Link` header leads to the next page.
+//
+// Corresponds with GET /api/v1/tables/{table} (the `ListRecords` operationId).
+func (c *Client) ListRecords(ctx context.Context, table Table, params *ListRecordsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRecordsRequest(c.Server, table, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecordsWithBody Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *Client) UpdateRecordsWithBody(ctx context.Context, table Table, params *UpdateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordsRequestWithBody(c.Server, table, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecords Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *Client) UpdateRecords(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordsRequest(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecordsWithApplicationJSONPatchPlusJSONBody Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes a body of the `application/json-patch+json` content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *Client) UpdateRecordsWithApplicationJSONPatchPlusJSONBody(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordsRequestWithApplicationJSONPatchPlusJSONBody(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecordsWithApplicationMergePatchPlusJSONBody Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *Client) UpdateRecordsWithApplicationMergePatchPlusJSONBody(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordsRequestWithApplicationMergePatchPlusJSONBody(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRecordsWithBody Create one or many records
+//
+// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+// in the same statement.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+func (c *Client) CreateRecordsWithBody(ctx context.Context, table Table, params *CreateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRecordsRequestWithBody(c.Server, table, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CreateRecords Create one or many records
+//
+// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+// in the same statement.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+func (c *Client) CreateRecords(ctx context.Context, table Table, params *CreateRecordsParams, body CreateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCreateRecordsRequest(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteRecord Delete a record
+//
+// Deletes the record and answers with it.
+//
+// Corresponds with DELETE /api/v1/tables/{table}/{id} (the `DeleteRecord` operationId).
+func (c *Client) DeleteRecord(ctx context.Context, table Table, id RecordKey, params *DeleteRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteRecordRequest(c.Server, table, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRecord Get a record
+//
+// The record with this primary key. Its `ETag` changes whenever the record does.
+//
+// Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
+func (c *Client) GetRecord(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRecordRequest(c.Server, table, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecordWithBody Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *Client) UpdateRecordWithBody(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordRequestWithBody(c.Server, table, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecord Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *Client) UpdateRecord(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordRequest(c.Server, table, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecordWithApplicationJSONPatchPlusJSONBody Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes a body of the `application/json-patch+json` content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *Client) UpdateRecordWithApplicationJSONPatchPlusJSONBody(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordRequestWithApplicationJSONPatchPlusJSONBody(c.Server, table, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// UpdateRecordWithApplicationMergePatchPlusJSONBody Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *Client) UpdateRecordWithApplicationMergePatchPlusJSONBody(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewUpdateRecordRequestWithApplicationMergePatchPlusJSONBody(c.Server, table, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplaceRecordWithBody Replace a record
+//
+// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+func (c *Client) ReplaceRecordWithBody(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplaceRecordRequestWithBody(c.Server, table, id, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReplaceRecord Replace a record
+//
+// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+func (c *Client) ReplaceRecord(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReplaceRecordRequest(c.Server, table, id, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetDocs A page that shows the description
+//
+// Works without any other server; what it loads is under `/docs/`.
+//
+// Corresponds with GET /docs (the `GetDocs` operationId).
+func (c *Client) GetDocs(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetDocsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetHealth Is the process alive
 //
 // Answers as long as the process serves requests; looks at no database.
@@ -2689,6 +4564,25 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
+// GetOpenAPI The OpenAPI description of what is served
+//
+// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
+// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
+// with read access to it are needed.
+//
+// Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
+func (c *Client) GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetOpenAPIRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetReadiness Can requests be served
 //
 // Looks at both planes and the migrations.
@@ -2696,6 +4590,238 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 // Corresponds with GET /readyz (the `GetReadiness` operationId).
 func (c *Client) GetReadiness(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetReadinessRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestCallReadOnly Call a function in a read-only transaction
+//
+// Corresponds with GET /rest/v1/rpc/{function} (the `RestCallReadOnly` operationId).
+func (c *Client) RestCallReadOnly(ctx context.Context, function FunctionName, params *RestCallReadOnlyParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestCallReadOnlyRequest(c.Server, function, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestCallWithBody Call a function or procedure
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+func (c *Client) RestCallWithBody(ctx context.Context, function FunctionName, params *RestCallParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestCallRequestWithBody(c.Server, function, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestCall Call a function or procedure
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+func (c *Client) RestCall(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestCallRequest(c.Server, function, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestCallWithTextBody Call a function or procedure
+//
+// Takes a body of the `text/plain` content type.
+//
+// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+func (c *Client) RestCallWithTextBody(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallTextRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestCallRequestWithTextBody(c.Server, function, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestDelete Delete the rows that match
+//
+// Corresponds with DELETE /rest/v1/{table} (the `RestDelete` operationId).
+func (c *Client) RestDelete(ctx context.Context, table Table, params *RestDeleteParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestDeleteRequest(c.Server, table, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestList List rows
+//
+// Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
+func (c *Client) RestList(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestListRequest(c.Server, table, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestUpdateWithBody Update the rows that match
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *Client) RestUpdateWithBody(ctx context.Context, table Table, params *RestUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestUpdateRequestWithBody(c.Server, table, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestUpdate Update the rows that match
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *Client) RestUpdate(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestUpdateRequest(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestUpdateWithApplicationJSONPatchPlusJSONBody Update the rows that match
+//
+// Takes a body of the `application/json-patch+json` content type.
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *Client) RestUpdateWithApplicationJSONPatchPlusJSONBody(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestUpdateRequestWithApplicationJSONPatchPlusJSONBody(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestUpdateWithApplicationMergePatchPlusJSONBody Update the rows that match
+//
+// Takes a body of the `application/merge-patch+json` content type.
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *Client) RestUpdateWithApplicationMergePatchPlusJSONBody(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestUpdateRequestWithApplicationMergePatchPlusJSONBody(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestInsertWithBody Insert or upsert rows
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+func (c *Client) RestInsertWithBody(ctx context.Context, table Table, params *RestInsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestInsertRequestWithBody(c.Server, table, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestInsert Insert or upsert rows
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+func (c *Client) RestInsert(ctx context.Context, table Table, params *RestInsertParams, body RestInsertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestInsertRequest(c.Server, table, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestUpsertWithBody Insert or replace the row that the filters name by its key
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+func (c *Client) RestUpsertWithBody(ctx context.Context, table Table, params *RestUpsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestUpsertRequestWithBody(c.Server, table, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestUpsert Insert or replace the row that the filters name by its key
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+func (c *Client) RestUpsert(ctx context.Context, table Table, params *RestUpsertParams, body RestUpsertJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestUpsertRequest(c.Server, table, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4222,6 +6348,1449 @@ func NewUpdateCurrentUserRequestWithBody(server string, contentType string, body
 	return req, nil
 }
 
+// NewCallFunctionReadOnlyRequest constructs an http.Request for the CallFunctionReadOnly method
+func NewCallFunctionReadOnlyRequest(server string, function FunctionName, params *CallFunctionReadOnlyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "function", function, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rpc/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.AcceptProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Accept-Profile", *params.AcceptProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCallFunctionRequest calls the generic CallFunction builder with application/json body
+func NewCallFunctionRequest(server string, function FunctionName, params *CallFunctionParams, body CallFunctionJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCallFunctionRequestWithBody(server, function, params, "application/json", bodyReader)
+}
+
+// NewCallFunctionRequestWithTextBody calls the generic CallFunction builder with text/plain body
+func NewCallFunctionRequestWithTextBody(server string, function FunctionName, params *CallFunctionParams, body CallFunctionTextRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	if stringer, ok := interface{}(body).(fmt.Stringer); ok {
+		bodyReader = strings.NewReader(stringer.String())
+	} else {
+		bodyReader = strings.NewReader(fmt.Sprint(body))
+	}
+	return NewCallFunctionRequestWithBody(server, function, params, "text/plain", bodyReader)
+}
+
+// NewCallFunctionRequestWithBody constructs an http.Request for the CallFunction method, with any body, and a specified content type
+func NewCallFunctionRequestWithBody(server string, function FunctionName, params *CallFunctionParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "function", function, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rpc/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListTablesRequest constructs an http.Request for the ListTables method
+func NewListTablesRequest(server string, params *ListTablesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRunBatchRequest calls the generic RunBatch builder with application/json body
+func NewRunBatchRequest(server string, params *RunBatchParams, body RunBatchJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRunBatchRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewRunBatchRequestWithBody constructs an http.Request for the RunBatch method, with any body, and a specified content type
+func NewRunBatchRequestWithBody(server string, params *RunBatchParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewDeleteRecordsRequest constructs an http.Request for the DeleteRecords method
+func NewDeleteRecordsRequest(server string, table Table, params *DeleteRecordsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.All != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "@all", *params.All, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListRecordsRequest constructs an http.Request for the ListRecords method
+func NewListRecordsRequest(server string, table Table, params *ListRecordsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Cursor != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "@cursor", *params.Cursor, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Distinct != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "@distinct", *params.Distinct, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.Range != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Range", *params.Range, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Range", headerParam1)
+		}
+
+		if params.AcceptProfile != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Accept-Profile", *params.AcceptProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept-Profile", headerParam2)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam3 string
+
+			headerParam3, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam3)
+		}
+
+		if params.XBranch != nil {
+			var headerParam4 string
+
+			headerParam4, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam4)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateRecordsRequest calls the generic UpdateRecords builder with application/json body
+func NewUpdateRecordsRequest(server string, table Table, params *UpdateRecordsParams, body UpdateRecordsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRecordsRequestWithBody(server, table, params, "application/json", bodyReader)
+}
+
+// NewUpdateRecordsRequestWithApplicationJSONPatchPlusJSONBody calls the generic UpdateRecords builder with application/json-patch+json body
+func NewUpdateRecordsRequestWithApplicationJSONPatchPlusJSONBody(server string, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationJSONPatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRecordsRequestWithBody(server, table, params, "application/json-patch+json", bodyReader)
+}
+
+// NewUpdateRecordsRequestWithApplicationMergePatchPlusJSONBody calls the generic UpdateRecords builder with application/merge-patch+json body
+func NewUpdateRecordsRequestWithApplicationMergePatchPlusJSONBody(server string, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRecordsRequestWithBody(server, table, params, "application/merge-patch+json", bodyReader)
+}
+
+// NewUpdateRecordsRequestWithBody constructs an http.Request for the UpdateRecords method, with any body, and a specified content type
+func NewUpdateRecordsRequestWithBody(server string, table Table, params *UpdateRecordsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Columns != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "columns", *params.Columns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.All != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "@all", *params.All, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCreateRecordsRequest calls the generic CreateRecords builder with application/json body
+func NewCreateRecordsRequest(server string, table Table, params *CreateRecordsParams, body CreateRecordsJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCreateRecordsRequestWithBody(server, table, params, "application/json", bodyReader)
+}
+
+// NewCreateRecordsRequestWithBody constructs an http.Request for the CreateRecords method, with any body, and a specified content type
+func NewCreateRecordsRequestWithBody(server string, table Table, params *CreateRecordsParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Columns != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "columns", *params.Columns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.OnConflict != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "on_conflict", *params.OnConflict, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewDeleteRecordRequest constructs an http.Request for the DeleteRecord method
+func NewDeleteRecordRequest(server string, table Table, id RecordKey, params *DeleteRecordParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam2)
+		}
+
+		if params.XBranch != nil {
+			var headerParam3 string
+
+			headerParam3, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam3)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetRecordRequest constructs an http.Request for the GetRecord method
+func NewGetRecordRequest(server string, table Table, id RecordKey, params *GetRecordParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.AcceptProfile != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Accept-Profile", *params.AcceptProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept-Profile", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewUpdateRecordRequest calls the generic UpdateRecord builder with application/json body
+func NewUpdateRecordRequest(server string, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRecordRequestWithBody(server, table, id, params, "application/json", bodyReader)
+}
+
+// NewUpdateRecordRequestWithApplicationJSONPatchPlusJSONBody calls the generic UpdateRecord builder with application/json-patch+json body
+func NewUpdateRecordRequestWithApplicationJSONPatchPlusJSONBody(server string, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationJSONPatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRecordRequestWithBody(server, table, id, params, "application/json-patch+json", bodyReader)
+}
+
+// NewUpdateRecordRequestWithApplicationMergePatchPlusJSONBody calls the generic UpdateRecord builder with application/merge-patch+json body
+func NewUpdateRecordRequestWithApplicationMergePatchPlusJSONBody(server string, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewUpdateRecordRequestWithBody(server, table, id, params, "application/merge-patch+json", bodyReader)
+}
+
+// NewUpdateRecordRequestWithBody constructs an http.Request for the UpdateRecord method, with any body, and a specified content type
+func NewUpdateRecordRequestWithBody(server string, table Table, id RecordKey, params *UpdateRecordParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam2)
+		}
+
+		if params.XBranch != nil {
+			var headerParam3 string
+
+			headerParam3, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam3)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewReplaceRecordRequest calls the generic ReplaceRecord builder with application/json body
+func NewReplaceRecordRequest(server string, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReplaceRecordRequestWithBody(server, table, id, params, "application/json", bodyReader)
+}
+
+// NewReplaceRecordRequestWithBody constructs an http.Request for the ReplaceRecord method, with any body, and a specified content type
+func NewReplaceRecordRequestWithBody(server string, table Table, id RecordKey, params *ReplaceRecordParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.IfMatch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "If-Match", *params.IfMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-Match", headerParam2)
+		}
+
+		if params.XBranch != nil {
+			var headerParam3 string
+
+			headerParam3, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam3)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewGetDocsRequest constructs an http.Request for the GetDocs method
+func NewGetDocsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/docs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewGetHealthRequest constructs an http.Request for the GetHealth method
 func NewGetHealthRequest(server string) (*http.Request, error) {
 	var err error
@@ -4249,6 +7818,59 @@ func NewGetHealthRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewGetOpenAPIRequest constructs an http.Request for the GetOpenAPI method
+func NewGetOpenAPIRequest(server string, params *GetOpenAPIParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/openapi.json")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
+		}
+
+		if params.IfNoneMatch != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "If-None-Match", *params.IfNoneMatch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("If-None-Match", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewGetReadinessRequest constructs an http.Request for the GetReadiness method
 func NewGetReadinessRequest(server string) (*http.Request, error) {
 	var err error
@@ -4271,6 +7893,896 @@ func NewGetReadinessRequest(server string) (*http.Request, error) {
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRestCallReadOnlyRequest constructs an http.Request for the RestCallReadOnly method
+func NewRestCallReadOnlyRequest(server string, function FunctionName, params *RestCallReadOnlyParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "function", function, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/rpc/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.AcceptProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Accept-Profile", *params.AcceptProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestCallRequest calls the generic RestCall builder with application/json body
+func NewRestCallRequest(server string, function FunctionName, params *RestCallParams, body RestCallJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestCallRequestWithBody(server, function, params, "application/json", bodyReader)
+}
+
+// NewRestCallRequestWithTextBody calls the generic RestCall builder with text/plain body
+func NewRestCallRequestWithTextBody(server string, function FunctionName, params *RestCallParams, body RestCallTextRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	if stringer, ok := interface{}(body).(fmt.Stringer); ok {
+		bodyReader = strings.NewReader(stringer.String())
+	} else {
+		bodyReader = strings.NewReader(fmt.Sprint(body))
+	}
+	return NewRestCallRequestWithBody(server, function, params, "text/plain", bodyReader)
+}
+
+// NewRestCallRequestWithBody constructs an http.Request for the RestCall method, with any body, and a specified content type
+func NewRestCallRequestWithBody(server string, function FunctionName, params *RestCallParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "function", function, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/rpc/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestDeleteRequest constructs an http.Request for the RestDelete method
+func NewRestDeleteRequest(server string, table Table, params *RestDeleteParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestListRequest constructs an http.Request for the RestList method
+func NewRestListRequest(server string, table Table, params *RestListParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Order != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "order", *params.Order, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int64"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.Range != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Range", *params.Range, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Range", headerParam1)
+		}
+
+		if params.AcceptProfile != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "Accept-Profile", *params.AcceptProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Accept-Profile", headerParam2)
+		}
+
+		if params.XBranch != nil {
+			var headerParam3 string
+
+			headerParam3, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam3)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestUpdateRequest calls the generic RestUpdate builder with application/json body
+func NewRestUpdateRequest(server string, table Table, params *RestUpdateParams, body RestUpdateJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestUpdateRequestWithBody(server, table, params, "application/json", bodyReader)
+}
+
+// NewRestUpdateRequestWithApplicationJSONPatchPlusJSONBody calls the generic RestUpdate builder with application/json-patch+json body
+func NewRestUpdateRequestWithApplicationJSONPatchPlusJSONBody(server string, table Table, params *RestUpdateParams, body RestUpdateApplicationJSONPatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestUpdateRequestWithBody(server, table, params, "application/json-patch+json", bodyReader)
+}
+
+// NewRestUpdateRequestWithApplicationMergePatchPlusJSONBody calls the generic RestUpdate builder with application/merge-patch+json body
+func NewRestUpdateRequestWithApplicationMergePatchPlusJSONBody(server string, table Table, params *RestUpdateParams, body RestUpdateApplicationMergePatchPlusJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestUpdateRequestWithBody(server, table, params, "application/merge-patch+json", bodyReader)
+}
+
+// NewRestUpdateRequestWithBody constructs an http.Request for the RestUpdate method, with any body, and a specified content type
+func NewRestUpdateRequestWithBody(server string, table Table, params *RestUpdateParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Columns != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "columns", *params.Columns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPatch, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestInsertRequest calls the generic RestInsert builder with application/json body
+func NewRestInsertRequest(server string, table Table, params *RestInsertParams, body RestInsertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestInsertRequestWithBody(server, table, params, "application/json", bodyReader)
+}
+
+// NewRestInsertRequestWithBody constructs an http.Request for the RestInsert method, with any body, and a specified content type
+func NewRestInsertRequestWithBody(server string, table Table, params *RestInsertParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Columns != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "columns", *params.Columns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.OnConflict != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "on_conflict", *params.OnConflict, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestUpsertRequest calls the generic RestUpsert builder with application/json body
+func NewRestUpsertRequest(server string, table Table, params *RestUpsertParams, body RestUpsertJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRestUpsertRequestWithBody(server, table, params, "application/json", bodyReader)
+}
+
+// NewRestUpsertRequestWithBody constructs an http.Request for the RestUpsert method, with any body, and a specified content type
+func NewRestUpsertRequestWithBody(server string, table Table, params *RestUpsertParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Select != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "select", *params.Select, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Columns != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "columns", *params.Columns, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "filters", params.Filters, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "object", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPut, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.Prefer != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Prefer", *params.Prefer, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Prefer", headerParam0)
+		}
+
+		if params.ContentProfile != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Content-Profile", *params.ContentProfile, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Content-Profile", headerParam1)
+		}
+
+		if params.XBranch != nil {
+			var headerParam2 string
+
+			headerParam2, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam2)
+		}
+
 	}
 
 	return req, nil
@@ -4786,6 +9298,265 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PATCH /api/v1/auth/user (the `UpdateCurrentUser` operationId).
 	UpdateCurrentUserWithResponse(ctx context.Context, body UpdateCurrentUserJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateCurrentUserResponse, error)
 
+	// CallFunctionReadOnlyWithResponse Call a function in a read-only transaction
+	//
+	// The parameters are the function's arguments by name; for a function that returns rows of a table the parameters
+	// of a list (`select`, filters, `order`, `limit`, …) work too. A function that writes is refused: call it by POST.
+	// Client keys need the scope `execute:rpc`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/rpc/{function} (the `CallFunctionReadOnly` operationId).
+	CallFunctionReadOnlyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionReadOnlyParams, reqEditors ...RequestEditorFn) (*CallFunctionReadOnlyResponse, error)
+
+	// CallFunctionWithBodyWithResponse Call a function or procedure
+	//
+	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+	// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+	CallFunctionWithBodyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CallFunctionResponse, error)
+
+	// CallFunctionWithResponse Call a function or procedure
+	//
+	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+	// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+	CallFunctionWithResponse(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionJSONRequestBody, reqEditors ...RequestEditorFn) (*CallFunctionResponse, error)
+
+	// CallFunctionWithTextBodyWithResponse Call a function or procedure
+	//
+	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+	// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+	//
+	// Takes a body of the `text/plain` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+	CallFunctionWithTextBodyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionTextRequestBody, reqEditors ...RequestEditorFn) (*CallFunctionResponse, error)
+
+	// ListTablesWithResponse List tables
+	//
+	// The tables and views of the exposed schemas that the caller may do something with, with their columns.
+	// Client keys need the scope `read:schema` or `read:tables`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/tables (the `ListTables` operationId).
+	ListTablesWithResponse(ctx context.Context, params *ListTablesParams, reqEditors ...RequestEditorFn) (*ListTablesResponse, error)
+
+	// RunBatchWithBodyWithResponse Run several operations in one transaction
+	//
+	// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+	// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+	// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+	// values in `body`, and as values in `query`.
+	//
+	// The error of a failed operation says in `details` which one it was.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+	RunBatchWithBodyWithResponse(ctx context.Context, params *RunBatchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunBatchResponse, error)
+
+	// RunBatchWithResponse Run several operations in one transaction
+	//
+	// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+	// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+	// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+	// values in `body`, and as values in `query`.
+	//
+	// The error of a failed operation says in `details` which one it was.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+	RunBatchWithResponse(ctx context.Context, params *RunBatchParams, body RunBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*RunBatchResponse, error)
+
+	// DeleteRecordsWithResponse Delete the records that match
+	//
+	// Deletes every record that matches the filters and answers with them; without a filter it is refused, unless
+	// `@all=true` says that every record is meant.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/tables/{table} (the `DeleteRecords` operationId).
+	DeleteRecordsWithResponse(ctx context.Context, table Table, params *DeleteRecordsParams, reqEditors ...RequestEditorFn) (*DeleteRecordsResponse, error)
+
+	// ListRecordsWithResponse List records
+	//
+	// Records that match all filters. A filter is `{column}.{op}=value` or, as in PostgREST, `{column}={op}.value`,
+	// with the operators `eq neq gt gte lt lte like ilike in is` and the wider ones (`match imatch isdistinct fts
+	// plfts phfts wfts cs cd ov sl sr nxr nxl adj`); `not.` before an operator negates it, `or=(…)` and `and=(…)`
+	// join conditions. Unknown columns, operators and malformed values are refused, never ignored.
+	//
+	// A list is streamed: it may be of any length. `@cursor=` asks for pages by key instead of `offset`: the answer's
+	// `Link` header leads to the next page.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/tables/{table} (the `ListRecords` operationId).
+	ListRecordsWithResponse(ctx context.Context, table Table, params *ListRecordsParams, reqEditors ...RequestEditorFn) (*ListRecordsResponse, error)
+
+	// UpdateRecordsWithBodyWithResponse Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithBodyWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error)
+
+	// UpdateRecordsWithResponse Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error)
+
+	// UpdateRecordsWithApplicationJSONPatchPlusJSONBodyWithResponse Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes a body of the `application/json-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithApplicationJSONPatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error)
+
+	// UpdateRecordsWithApplicationMergePatchPlusJSONBodyWithResponse Update the records that match
+	//
+	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+	// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+	// with values of its own.
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+	UpdateRecordsWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error)
+
+	// CreateRecordsWithBodyWithResponse Create one or many records
+	//
+	// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+	// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+	// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+	// in the same statement.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+	CreateRecordsWithBodyWithResponse(ctx context.Context, table Table, params *CreateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRecordsResponse, error)
+
+	// CreateRecordsWithResponse Create one or many records
+	//
+	// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+	// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+	// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+	// in the same statement.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+	CreateRecordsWithResponse(ctx context.Context, table Table, params *CreateRecordsParams, body CreateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRecordsResponse, error)
+
+	// DeleteRecordWithResponse Delete a record
+	//
+	// Deletes the record and answers with it.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/tables/{table}/{id} (the `DeleteRecord` operationId).
+	DeleteRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *DeleteRecordParams, reqEditors ...RequestEditorFn) (*DeleteRecordResponse, error)
+
+	// GetRecordWithResponse Get a record
+	//
+	// The record with this primary key. Its `ETag` changes whenever the record does.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
+	GetRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*GetRecordResponse, error)
+
+	// UpdateRecordWithBodyWithResponse Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error)
+
+	// UpdateRecordWithResponse Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error)
+
+	// UpdateRecordWithApplicationJSONPatchPlusJSONBodyWithResponse Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes a body of the `application/json-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithApplicationJSONPatchPlusJSONBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error)
+
+	// UpdateRecordWithApplicationMergePatchPlusJSONBodyWithResponse Update a record
+	//
+	// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+	// and `application/merge-patch+json` (RFC 7396) change parts of values.
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+	UpdateRecordWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error)
+
+	// ReplaceRecordWithBodyWithResponse Replace a record
+	//
+	// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+	// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+	ReplaceRecordWithBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceRecordResponse, error)
+
+	// ReplaceRecordWithResponse Replace a record
+	//
+	// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+	// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+	ReplaceRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceRecordResponse, error)
+
+	// GetDocsWithResponse A page that shows the description
+	//
+	// Works without any other server; what it loads is under `/docs/`.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /docs (the `GetDocs` operationId).
+	GetDocsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDocsResponse, error)
+
 	// GetHealthWithResponse Is the process alive
 	//
 	// Answers as long as the process serves requests; looks at no database.
@@ -4795,6 +9566,17 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthResponse, error)
 
+	// GetOpenAPIWithResponse The OpenAPI description of what is served
+	//
+	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
+	// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
+	// with read access to it are needed.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
+	GetOpenAPIWithResponse(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*GetOpenAPIResponse, error)
+
 	// GetReadinessWithResponse Can requests be served
 	//
 	// Looks at both planes and the migrations.
@@ -4803,6 +9585,104 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /readyz (the `GetReadiness` operationId).
 	GetReadinessWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetReadinessResponse, error)
+
+	// RestCallReadOnlyWithResponse Call a function in a read-only transaction
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /rest/v1/rpc/{function} (the `RestCallReadOnly` operationId).
+	RestCallReadOnlyWithResponse(ctx context.Context, function FunctionName, params *RestCallReadOnlyParams, reqEditors ...RequestEditorFn) (*RestCallReadOnlyResponse, error)
+
+	// RestCallWithBodyWithResponse Call a function or procedure
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+	RestCallWithBodyWithResponse(ctx context.Context, function FunctionName, params *RestCallParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestCallResponse, error)
+
+	// RestCallWithResponse Call a function or procedure
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+	RestCallWithResponse(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallJSONRequestBody, reqEditors ...RequestEditorFn) (*RestCallResponse, error)
+
+	// RestCallWithTextBodyWithResponse Call a function or procedure
+	//
+	// Takes a body of the `text/plain` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+	RestCallWithTextBodyWithResponse(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallTextRequestBody, reqEditors ...RequestEditorFn) (*RestCallResponse, error)
+
+	// RestDeleteWithResponse Delete the rows that match
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /rest/v1/{table} (the `RestDelete` operationId).
+	RestDeleteWithResponse(ctx context.Context, table Table, params *RestDeleteParams, reqEditors ...RequestEditorFn) (*RestDeleteResponse, error)
+
+	// RestListWithResponse List rows
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
+	RestListWithResponse(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*RestListResponse, error)
+
+	// RestUpdateWithBodyWithResponse Update the rows that match
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithBodyWithResponse(ctx context.Context, table Table, params *RestUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error)
+
+	// RestUpdateWithResponse Update the rows that match
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithResponse(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error)
+
+	// RestUpdateWithApplicationJSONPatchPlusJSONBodyWithResponse Update the rows that match
+	//
+	// Takes a body of the `application/json-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithApplicationJSONPatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error)
+
+	// RestUpdateWithApplicationMergePatchPlusJSONBodyWithResponse Update the rows that match
+	//
+	// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+	RestUpdateWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error)
+
+	// RestInsertWithBodyWithResponse Insert or upsert rows
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+	RestInsertWithBodyWithResponse(ctx context.Context, table Table, params *RestInsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestInsertResponse, error)
+
+	// RestInsertWithResponse Insert or upsert rows
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+	RestInsertWithResponse(ctx context.Context, table Table, params *RestInsertParams, body RestInsertJSONRequestBody, reqEditors ...RequestEditorFn) (*RestInsertResponse, error)
+
+	// RestUpsertWithBodyWithResponse Insert or replace the row that the filters name by its key
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+	RestUpsertWithBodyWithResponse(ctx context.Context, table Table, params *RestUpsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestUpsertResponse, error)
+
+	// RestUpsertWithResponse Insert or replace the row that the filters name by its key
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+	RestUpsertWithResponse(ctx context.Context, table Table, params *RestUpsertParams, body RestUpsertJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpsertResponse, error)
 }
 
 // GetJWKSResponse200Headers the declared response headers of an HTTP 200 response for GetJWKS
@@ -7956,6 +12836,1752 @@ func (r UpdateCurrentUserResponse) ContentType() string {
 	return ""
 }
 
+// CallFunctionReadOnlyResponse200Headers the declared response headers of an HTTP 200 response for CallFunctionReadOnly
+type CallFunctionReadOnlyResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CallFunctionReadOnlyResponse204Headers the declared response headers of an HTTP 204 response for CallFunctionReadOnly
+type CallFunctionReadOnlyResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CallFunctionReadOnlyResponse206Headers the declared response headers of an HTTP 206 response for CallFunctionReadOnly
+type CallFunctionReadOnlyResponse206Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CallFunctionReadOnlyResponse401Headers the declared response headers of an HTTP 401 response for CallFunctionReadOnly
+type CallFunctionReadOnlyResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// CallFunctionReadOnlyResponse503Headers the declared response headers of an HTTP 503 response for CallFunctionReadOnly
+type CallFunctionReadOnlyResponse503Headers struct {
+	RetryAfter int
+}
+
+type CallFunctionReadOnlyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FunctionResult
+	// JSON206 the response for an HTTP 206 `application/json` response
+	JSON206 *FunctionResult
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *TableAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON405 the response for an HTTP 405 `application/json` response
+	JSON405 *TableMethodNotAllowed
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *TableRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CallFunctionReadOnlyResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *CallFunctionReadOnlyResponse204Headers
+	// Headers206 the parsed response headers for an HTTP 206 response
+	Headers206 *CallFunctionReadOnlyResponse206Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CallFunctionReadOnlyResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CallFunctionReadOnlyResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON200() *FunctionResult {
+	return r.JSON200
+}
+
+// GetJSON206 returns the response for an HTTP 206 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON206() *FunctionResult {
+	return r.JSON206
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON300() *TableAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON405 returns the response for an HTTP 405 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON405() *TableMethodNotAllowed {
+	return r.JSON405
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON416() *TableRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CallFunctionReadOnlyResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CallFunctionReadOnlyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CallFunctionReadOnlyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CallFunctionReadOnlyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CallFunctionReadOnlyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CallFunctionResponse200Headers the declared response headers of an HTTP 200 response for CallFunction
+type CallFunctionResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CallFunctionResponse204Headers the declared response headers of an HTTP 204 response for CallFunction
+type CallFunctionResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CallFunctionResponse206Headers the declared response headers of an HTTP 206 response for CallFunction
+type CallFunctionResponse206Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CallFunctionResponse401Headers the declared response headers of an HTTP 401 response for CallFunction
+type CallFunctionResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// CallFunctionResponse503Headers the declared response headers of an HTTP 503 response for CallFunction
+type CallFunctionResponse503Headers struct {
+	RetryAfter int
+}
+
+type CallFunctionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FunctionResult
+	// JSON206 the response for an HTTP 206 `application/json` response
+	JSON206 *FunctionResult
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *TableAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TableTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *TableUnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CallFunctionResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *CallFunctionResponse204Headers
+	// Headers206 the parsed response headers for an HTTP 206 response
+	Headers206 *CallFunctionResponse206Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CallFunctionResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CallFunctionResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CallFunctionResponse) GetJSON200() *FunctionResult {
+	return r.JSON200
+}
+
+// GetJSON206 returns the response for an HTTP 206 `application/json` response
+func (r CallFunctionResponse) GetJSON206() *FunctionResult {
+	return r.JSON206
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r CallFunctionResponse) GetJSON300() *TableAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CallFunctionResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CallFunctionResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CallFunctionResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CallFunctionResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CallFunctionResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CallFunctionResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CallFunctionResponse) GetJSON413() *TableTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r CallFunctionResponse) GetJSON415() *TableUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CallFunctionResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CallFunctionResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CallFunctionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CallFunctionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CallFunctionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CallFunctionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListTablesResponse401Headers the declared response headers of an HTTP 401 response for ListTables
+type ListTablesResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListTablesResponse503Headers the declared response headers of an HTTP 503 response for ListTables
+type ListTablesResponse503Headers struct {
+	RetryAfter int
+}
+
+type ListTablesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *TableList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListTablesResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListTablesResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListTablesResponse) GetJSON200() *TableList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListTablesResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListTablesResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListTablesResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListTablesResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListTablesResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListTablesResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListTablesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListTablesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListTablesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListTablesResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RunBatchResponse401Headers the declared response headers of an HTTP 401 response for RunBatch
+type RunBatchResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RunBatchResponse503Headers the declared response headers of an HTTP 503 response for RunBatch
+type RunBatchResponse503Headers struct {
+	RetryAfter int
+}
+
+type RunBatchResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BatchResponse
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TableTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *TableUnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RunBatchResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RunBatchResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RunBatchResponse) GetJSON200() *BatchResponse {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RunBatchResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RunBatchResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RunBatchResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RunBatchResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RunBatchResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RunBatchResponse) GetJSON413() *TableTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RunBatchResponse) GetJSON415() *TableUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RunBatchResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RunBatchResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RunBatchResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RunBatchResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RunBatchResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RunBatchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteRecordsResponse200Headers the declared response headers of an HTTP 200 response for DeleteRecords
+type DeleteRecordsResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// DeleteRecordsResponse204Headers the declared response headers of an HTTP 204 response for DeleteRecords
+type DeleteRecordsResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// DeleteRecordsResponse401Headers the declared response headers of an HTTP 401 response for DeleteRecords
+type DeleteRecordsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// DeleteRecordsResponse503Headers the declared response headers of an HTTP 503 response for DeleteRecords
+type DeleteRecordsResponse503Headers struct {
+	RetryAfter int
+}
+
+type DeleteRecordsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DeleteRecordsResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteRecordsResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *DeleteRecordsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *DeleteRecordsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteRecordsResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r DeleteRecordsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r DeleteRecordsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r DeleteRecordsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r DeleteRecordsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteRecordsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r DeleteRecordsResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r DeleteRecordsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteRecordsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteRecordsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteRecordsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteRecordsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteRecordsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListRecordsResponse200Headers the declared response headers of an HTTP 200 response for ListRecords
+type ListRecordsResponse200Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Link              *string
+	PreferenceApplied *string
+}
+
+// ListRecordsResponse206Headers the declared response headers of an HTTP 206 response for ListRecords
+type ListRecordsResponse206Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Link              *string
+	PreferenceApplied *string
+}
+
+// ListRecordsResponse304Headers the declared response headers of an HTTP 304 response for ListRecords
+type ListRecordsResponse304Headers struct {
+	ETag *string
+}
+
+// ListRecordsResponse401Headers the declared response headers of an HTTP 401 response for ListRecords
+type ListRecordsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListRecordsResponse503Headers the declared response headers of an HTTP 503 response for ListRecords
+type ListRecordsResponse503Headers struct {
+	RetryAfter int
+}
+
+type ListRecordsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RecordListApplicationJSON
+	// ApplicationVndPgrstObjectJSON200 the response for an HTTP 200 `application/vnd.pgrst.object+json` response
+	ApplicationVndPgrstObjectJSON200 *RecordListApplicationVndPgrstObjectPlusJSON
+	// JSON206 the response for an HTTP 206 `application/json` response
+	JSON206 *RecordListApplicationJSON
+	// ApplicationVndPgrstObjectJSON206 the response for an HTTP 206 `application/vnd.pgrst.object+json` response
+	ApplicationVndPgrstObjectJSON206 *RecordListApplicationVndPgrstObjectPlusJSON
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *TableAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *TableRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ListRecordsResponse200Headers
+	// Headers206 the parsed response headers for an HTTP 206 response
+	Headers206 *ListRecordsResponse206Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *ListRecordsResponse304Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListRecordsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListRecordsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRecordsResponse) GetJSON200() *RecordListApplicationJSON {
+	return r.JSON200
+}
+
+// GetApplicationVndPgrstObjectJSON200 returns the response for an HTTP 200 `application/vnd.pgrst.object+json` response
+func (r ListRecordsResponse) GetApplicationVndPgrstObjectJSON200() *RecordListApplicationVndPgrstObjectPlusJSON {
+	return r.ApplicationVndPgrstObjectJSON200
+}
+
+// GetJSON206 returns the response for an HTTP 206 `application/json` response
+func (r ListRecordsResponse) GetJSON206() *RecordListApplicationJSON {
+	return r.JSON206
+}
+
+// GetApplicationVndPgrstObjectJSON206 returns the response for an HTTP 206 `application/vnd.pgrst.object+json` response
+func (r ListRecordsResponse) GetApplicationVndPgrstObjectJSON206() *RecordListApplicationVndPgrstObjectPlusJSON {
+	return r.ApplicationVndPgrstObjectJSON206
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r ListRecordsResponse) GetJSON300() *TableAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListRecordsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListRecordsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListRecordsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListRecordsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ListRecordsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r ListRecordsResponse) GetJSON416() *TableRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListRecordsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListRecordsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRecordsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRecordsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRecordsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRecordsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateRecordsResponse200Headers the declared response headers of an HTTP 200 response for UpdateRecords
+type UpdateRecordsResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// UpdateRecordsResponse204Headers the declared response headers of an HTTP 204 response for UpdateRecords
+type UpdateRecordsResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// UpdateRecordsResponse401Headers the declared response headers of an HTTP 401 response for UpdateRecords
+type UpdateRecordsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// UpdateRecordsResponse503Headers the declared response headers of an HTTP 503 response for UpdateRecords
+type UpdateRecordsResponse503Headers struct {
+	RetryAfter int
+}
+
+type UpdateRecordsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TableTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *TableUnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateRecordsResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *UpdateRecordsResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *UpdateRecordsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *UpdateRecordsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateRecordsResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UpdateRecordsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UpdateRecordsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UpdateRecordsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r UpdateRecordsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r UpdateRecordsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r UpdateRecordsResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r UpdateRecordsResponse) GetJSON413() *TableTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r UpdateRecordsResponse) GetJSON415() *TableUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UpdateRecordsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateRecordsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateRecordsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateRecordsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateRecordsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateRecordsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CreateRecordsResponse200Headers the declared response headers of an HTTP 200 response for CreateRecords
+type CreateRecordsResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// CreateRecordsResponse201Headers the declared response headers of an HTTP 201 response for CreateRecords
+type CreateRecordsResponse201Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Location          *string
+	PreferenceApplied *string
+}
+
+// CreateRecordsResponse401Headers the declared response headers of an HTTP 401 response for CreateRecords
+type CreateRecordsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// CreateRecordsResponse503Headers the declared response headers of an HTTP 503 response for CreateRecords
+type CreateRecordsResponse503Headers struct {
+	RetryAfter int
+}
+
+type CreateRecordsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TableTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *TableUnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *CreateRecordsResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *CreateRecordsResponse201Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CreateRecordsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *CreateRecordsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CreateRecordsResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r CreateRecordsResponse) GetJSON201() *CreatedRecords {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CreateRecordsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CreateRecordsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CreateRecordsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CreateRecordsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r CreateRecordsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r CreateRecordsResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CreateRecordsResponse) GetJSON413() *TableTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r CreateRecordsResponse) GetJSON415() *TableUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r CreateRecordsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CreateRecordsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CreateRecordsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CreateRecordsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CreateRecordsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CreateRecordsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteRecordResponse200Headers the declared response headers of an HTTP 200 response for DeleteRecord
+type DeleteRecordResponse200Headers struct {
+	ETag              *string
+	PreferenceApplied *string
+}
+
+// DeleteRecordResponse204Headers the declared response headers of an HTTP 204 response for DeleteRecord
+type DeleteRecordResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// DeleteRecordResponse401Headers the declared response headers of an HTTP 401 response for DeleteRecord
+type DeleteRecordResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// DeleteRecordResponse503Headers the declared response headers of an HTTP 503 response for DeleteRecord
+type DeleteRecordResponse503Headers struct {
+	RetryAfter int
+}
+
+type DeleteRecordResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OneRecord
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *TablePrecondition
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *DeleteRecordResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *DeleteRecordResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *DeleteRecordResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *DeleteRecordResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r DeleteRecordResponse) GetJSON200() *OneRecord {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r DeleteRecordResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r DeleteRecordResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r DeleteRecordResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r DeleteRecordResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r DeleteRecordResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r DeleteRecordResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r DeleteRecordResponse) GetJSON412() *TablePrecondition {
+	return r.JSON412
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r DeleteRecordResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteRecordResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteRecordResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteRecordResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteRecordResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteRecordResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetRecordResponse200Headers the declared response headers of an HTTP 200 response for GetRecord
+type GetRecordResponse200Headers struct {
+	ETag              *string
+	PreferenceApplied *string
+}
+
+// GetRecordResponse304Headers the declared response headers of an HTTP 304 response for GetRecord
+type GetRecordResponse304Headers struct {
+	ETag *string
+}
+
+// GetRecordResponse401Headers the declared response headers of an HTTP 401 response for GetRecord
+type GetRecordResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetRecordResponse503Headers the declared response headers of an HTTP 503 response for GetRecord
+type GetRecordResponse503Headers struct {
+	RetryAfter int
+}
+
+type GetRecordResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OneRecord
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *TableAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetRecordResponse200Headers
+	// Headers304 the parsed response headers for an HTTP 304 response
+	Headers304 *GetRecordResponse304Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetRecordResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetRecordResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRecordResponse) GetJSON200() *OneRecord {
+	return r.JSON200
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r GetRecordResponse) GetJSON300() *TableAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetRecordResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetRecordResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetRecordResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetRecordResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r GetRecordResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetRecordResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetRecordResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRecordResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRecordResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRecordResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRecordResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// UpdateRecordResponse200Headers the declared response headers of an HTTP 200 response for UpdateRecord
+type UpdateRecordResponse200Headers struct {
+	ETag              *string
+	PreferenceApplied *string
+}
+
+// UpdateRecordResponse204Headers the declared response headers of an HTTP 204 response for UpdateRecord
+type UpdateRecordResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// UpdateRecordResponse401Headers the declared response headers of an HTTP 401 response for UpdateRecord
+type UpdateRecordResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// UpdateRecordResponse503Headers the declared response headers of an HTTP 503 response for UpdateRecord
+type UpdateRecordResponse503Headers struct {
+	RetryAfter int
+}
+
+type UpdateRecordResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OneRecord
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *TablePrecondition
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TableTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *TableUnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *UpdateRecordResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *UpdateRecordResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *UpdateRecordResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *UpdateRecordResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r UpdateRecordResponse) GetJSON200() *OneRecord {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r UpdateRecordResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r UpdateRecordResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r UpdateRecordResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r UpdateRecordResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r UpdateRecordResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r UpdateRecordResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r UpdateRecordResponse) GetJSON412() *TablePrecondition {
+	return r.JSON412
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r UpdateRecordResponse) GetJSON413() *TableTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r UpdateRecordResponse) GetJSON415() *TableUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r UpdateRecordResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r UpdateRecordResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r UpdateRecordResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r UpdateRecordResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r UpdateRecordResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r UpdateRecordResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReplaceRecordResponse200Headers the declared response headers of an HTTP 200 response for ReplaceRecord
+type ReplaceRecordResponse200Headers struct {
+	ETag              *string
+	PreferenceApplied *string
+}
+
+// ReplaceRecordResponse201Headers the declared response headers of an HTTP 201 response for ReplaceRecord
+type ReplaceRecordResponse201Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Location          *string
+	PreferenceApplied *string
+}
+
+// ReplaceRecordResponse204Headers the declared response headers of an HTTP 204 response for ReplaceRecord
+type ReplaceRecordResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// ReplaceRecordResponse401Headers the declared response headers of an HTTP 401 response for ReplaceRecord
+type ReplaceRecordResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ReplaceRecordResponse503Headers the declared response headers of an HTTP 503 response for ReplaceRecord
+type ReplaceRecordResponse503Headers struct {
+	RetryAfter int
+}
+
+type ReplaceRecordResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OneRecord
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *TableConflict
+	// JSON412 the response for an HTTP 412 `application/json` response
+	JSON412 *TablePrecondition
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TableTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *TableUnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ReplaceRecordResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *ReplaceRecordResponse201Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *ReplaceRecordResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ReplaceRecordResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ReplaceRecordResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReplaceRecordResponse) GetJSON200() *OneRecord {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r ReplaceRecordResponse) GetJSON201() *CreatedRecords {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReplaceRecordResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReplaceRecordResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ReplaceRecordResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ReplaceRecordResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r ReplaceRecordResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r ReplaceRecordResponse) GetJSON409() *TableConflict {
+	return r.JSON409
+}
+
+// GetJSON412 returns the response for an HTTP 412 `application/json` response
+func (r ReplaceRecordResponse) GetJSON412() *TablePrecondition {
+	return r.JSON412
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReplaceRecordResponse) GetJSON413() *TableTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ReplaceRecordResponse) GetJSON415() *TableUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReplaceRecordResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReplaceRecordResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReplaceRecordResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReplaceRecordResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReplaceRecordResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReplaceRecordResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetDocsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetDocsResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetDocsResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetDocsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetDocsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetDocsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetDocsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetHealthResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -8005,6 +14631,110 @@ func (r GetHealthResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetHealthResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetOpenAPIResponse200Headers the declared response headers of an HTTP 200 response for GetOpenAPI
+type GetOpenAPIResponse200Headers struct {
+	ETag string
+}
+
+// GetOpenAPIResponse401Headers the declared response headers of an HTTP 401 response for GetOpenAPI
+type GetOpenAPIResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetOpenAPIResponse503Headers the declared response headers of an HTTP 503 response for GetOpenAPI
+type GetOpenAPIResponse503Headers struct {
+	RetryAfter int
+}
+
+type GetOpenAPIResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OpenAPIDocument
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *GetOpenAPIResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetOpenAPIResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetOpenAPIResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetOpenAPIResponse) GetJSON200() *OpenAPIDocument {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetOpenAPIResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetOpenAPIResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetOpenAPIResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetOpenAPIResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetOpenAPIResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetOpenAPIResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetOpenAPIResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetOpenAPIResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetOpenAPIResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetOpenAPIResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8074,6 +14804,1109 @@ func (r GetReadinessResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetReadinessResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestCallReadOnlyResponse200Headers the declared response headers of an HTTP 200 response for RestCallReadOnly
+type RestCallReadOnlyResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestCallReadOnlyResponse204Headers the declared response headers of an HTTP 204 response for RestCallReadOnly
+type RestCallReadOnlyResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestCallReadOnlyResponse206Headers the declared response headers of an HTTP 206 response for RestCallReadOnly
+type RestCallReadOnlyResponse206Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestCallReadOnlyResponse401Headers the declared response headers of an HTTP 401 response for RestCallReadOnly
+type RestCallReadOnlyResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestCallReadOnlyResponse503Headers the declared response headers of an HTTP 503 response for RestCallReadOnly
+type RestCallReadOnlyResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestCallReadOnlyResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FunctionResult
+	// JSON206 the response for an HTTP 206 `application/json` response
+	JSON206 *FunctionResult
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *RestAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON405 the response for an HTTP 405 `application/json` response
+	JSON405 *RestMethodNotAllowed
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestCallReadOnlyResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RestCallReadOnlyResponse204Headers
+	// Headers206 the parsed response headers for an HTTP 206 response
+	Headers206 *RestCallReadOnlyResponse206Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestCallReadOnlyResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestCallReadOnlyResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON200() *FunctionResult {
+	return r.JSON200
+}
+
+// GetJSON206 returns the response for an HTTP 206 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON206() *FunctionResult {
+	return r.JSON206
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON300() *RestAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON405 returns the response for an HTTP 405 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON405() *RestMethodNotAllowed {
+	return r.JSON405
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestCallReadOnlyResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestCallReadOnlyResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestCallReadOnlyResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestCallReadOnlyResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestCallReadOnlyResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestCallReadOnlyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestCallResponse200Headers the declared response headers of an HTTP 200 response for RestCall
+type RestCallResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestCallResponse204Headers the declared response headers of an HTTP 204 response for RestCall
+type RestCallResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestCallResponse206Headers the declared response headers of an HTTP 206 response for RestCall
+type RestCallResponse206Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestCallResponse401Headers the declared response headers of an HTTP 401 response for RestCall
+type RestCallResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestCallResponse503Headers the declared response headers of an HTTP 503 response for RestCall
+type RestCallResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestCallResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *FunctionResult
+	// JSON206 the response for an HTTP 206 `application/json` response
+	JSON206 *FunctionResult
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *RestAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *RestTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *RestUnsupportedMediaType
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestCallResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RestCallResponse204Headers
+	// Headers206 the parsed response headers for an HTTP 206 response
+	Headers206 *RestCallResponse206Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestCallResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestCallResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestCallResponse) GetJSON200() *FunctionResult {
+	return r.JSON200
+}
+
+// GetJSON206 returns the response for an HTTP 206 `application/json` response
+func (r RestCallResponse) GetJSON206() *FunctionResult {
+	return r.JSON206
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r RestCallResponse) GetJSON300() *RestAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestCallResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestCallResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestCallResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestCallResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestCallResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestCallResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RestCallResponse) GetJSON413() *RestTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RestCallResponse) GetJSON415() *RestUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestCallResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestCallResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestCallResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestCallResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestCallResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestCallResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestCallResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestDeleteResponse200Headers the declared response headers of an HTTP 200 response for RestDelete
+type RestDeleteResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestDeleteResponse204Headers the declared response headers of an HTTP 204 response for RestDelete
+type RestDeleteResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestDeleteResponse401Headers the declared response headers of an HTTP 401 response for RestDelete
+type RestDeleteResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestDeleteResponse503Headers the declared response headers of an HTTP 503 response for RestDelete
+type RestDeleteResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestDeleteResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestDeleteResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RestDeleteResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestDeleteResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestDeleteResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestDeleteResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestDeleteResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestDeleteResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestDeleteResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestDeleteResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestDeleteResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestDeleteResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestDeleteResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestDeleteResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestDeleteResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestDeleteResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestDeleteResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestDeleteResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestDeleteResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestListResponse200Headers the declared response headers of an HTTP 200 response for RestList
+type RestListResponse200Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Link              *string
+	PreferenceApplied *string
+}
+
+// RestListResponse206Headers the declared response headers of an HTTP 206 response for RestList
+type RestListResponse206Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Link              *string
+	PreferenceApplied *string
+}
+
+// RestListResponse401Headers the declared response headers of an HTTP 401 response for RestList
+type RestListResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestListResponse503Headers the declared response headers of an HTTP 503 response for RestList
+type RestListResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestListResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RecordListApplicationJSON
+	// ApplicationVndPgrstObjectJSON200 the response for an HTTP 200 `application/vnd.pgrst.object+json` response
+	ApplicationVndPgrstObjectJSON200 *RecordListApplicationVndPgrstObjectPlusJSON
+	// JSON206 the response for an HTTP 206 `application/json` response
+	JSON206 *RecordListApplicationJSON
+	// ApplicationVndPgrstObjectJSON206 the response for an HTTP 206 `application/vnd.pgrst.object+json` response
+	ApplicationVndPgrstObjectJSON206 *RecordListApplicationVndPgrstObjectPlusJSON
+	// JSON300 the response for an HTTP 300 `application/json` response
+	JSON300 *RestAmbiguous
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestListResponse200Headers
+	// Headers206 the parsed response headers for an HTTP 206 response
+	Headers206 *RestListResponse206Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestListResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestListResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestListResponse) GetJSON200() *RecordListApplicationJSON {
+	return r.JSON200
+}
+
+// GetApplicationVndPgrstObjectJSON200 returns the response for an HTTP 200 `application/vnd.pgrst.object+json` response
+func (r RestListResponse) GetApplicationVndPgrstObjectJSON200() *RecordListApplicationVndPgrstObjectPlusJSON {
+	return r.ApplicationVndPgrstObjectJSON200
+}
+
+// GetJSON206 returns the response for an HTTP 206 `application/json` response
+func (r RestListResponse) GetJSON206() *RecordListApplicationJSON {
+	return r.JSON206
+}
+
+// GetApplicationVndPgrstObjectJSON206 returns the response for an HTTP 206 `application/vnd.pgrst.object+json` response
+func (r RestListResponse) GetApplicationVndPgrstObjectJSON206() *RecordListApplicationVndPgrstObjectPlusJSON {
+	return r.ApplicationVndPgrstObjectJSON206
+}
+
+// GetJSON300 returns the response for an HTTP 300 `application/json` response
+func (r RestListResponse) GetJSON300() *RestAmbiguous {
+	return r.JSON300
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestListResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestListResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestListResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestListResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestListResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestListResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestListResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestListResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestListResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestListResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestListResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestListResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestListResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestUpdateResponse200Headers the declared response headers of an HTTP 200 response for RestUpdate
+type RestUpdateResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestUpdateResponse204Headers the declared response headers of an HTTP 204 response for RestUpdate
+type RestUpdateResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestUpdateResponse401Headers the declared response headers of an HTTP 401 response for RestUpdate
+type RestUpdateResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestUpdateResponse503Headers the declared response headers of an HTTP 503 response for RestUpdate
+type RestUpdateResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestUpdateResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *RestTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *RestUnsupportedMediaType
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestUpdateResponse200Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RestUpdateResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestUpdateResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestUpdateResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestUpdateResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestUpdateResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestUpdateResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestUpdateResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestUpdateResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestUpdateResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestUpdateResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RestUpdateResponse) GetJSON413() *RestTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RestUpdateResponse) GetJSON415() *RestUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestUpdateResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestUpdateResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestUpdateResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestUpdateResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestUpdateResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestUpdateResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestUpdateResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestInsertResponse200Headers the declared response headers of an HTTP 200 response for RestInsert
+type RestInsertResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestInsertResponse201Headers the declared response headers of an HTTP 201 response for RestInsert
+type RestInsertResponse201Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Location          *string
+	PreferenceApplied *string
+}
+
+// RestInsertResponse401Headers the declared response headers of an HTTP 401 response for RestInsert
+type RestInsertResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestInsertResponse503Headers the declared response headers of an HTTP 503 response for RestInsert
+type RestInsertResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestInsertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *RestTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *RestUnsupportedMediaType
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestInsertResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RestInsertResponse201Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestInsertResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestInsertResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestInsertResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RestInsertResponse) GetJSON201() *CreatedRecords {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestInsertResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestInsertResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestInsertResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestInsertResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestInsertResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestInsertResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RestInsertResponse) GetJSON413() *RestTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RestInsertResponse) GetJSON415() *RestUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestInsertResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestInsertResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestInsertResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestInsertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestInsertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestInsertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestInsertResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RestUpsertResponse200Headers the declared response headers of an HTTP 200 response for RestUpsert
+type RestUpsertResponse200Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestUpsertResponse201Headers the declared response headers of an HTTP 201 response for RestUpsert
+type RestUpsertResponse201Headers struct {
+	ContentRange      *string
+	ETag              *string
+	Location          *string
+	PreferenceApplied *string
+}
+
+// RestUpsertResponse204Headers the declared response headers of an HTTP 204 response for RestUpsert
+type RestUpsertResponse204Headers struct {
+	ContentRange      *string
+	PreferenceApplied *string
+}
+
+// RestUpsertResponse401Headers the declared response headers of an HTTP 401 response for RestUpsert
+type RestUpsertResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestUpsertResponse503Headers the declared response headers of an HTTP 503 response for RestUpsert
+type RestUpsertResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestUpsertResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WrittenRecords
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *CreatedRecords
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *RestConflict
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *RestTooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *RestUnsupportedMediaType
+	// JSON416 the response for an HTTP 416 `application/json` response
+	JSON416 *RestRange
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestUpsertResponse200Headers
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RestUpsertResponse201Headers
+	// Headers204 the parsed response headers for an HTTP 204 response
+	Headers204 *RestUpsertResponse204Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestUpsertResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestUpsertResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RestUpsertResponse) GetJSON200() *WrittenRecords {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RestUpsertResponse) GetJSON201() *CreatedRecords {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestUpsertResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestUpsertResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestUpsertResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestUpsertResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestUpsertResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RestUpsertResponse) GetJSON409() *RestConflict {
+	return r.JSON409
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RestUpsertResponse) GetJSON413() *RestTooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RestUpsertResponse) GetJSON415() *RestUnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON416 returns the response for an HTTP 416 `application/json` response
+func (r RestUpsertResponse) GetJSON416() *RestRange {
+	return r.JSON416
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestUpsertResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestUpsertResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestUpsertResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestUpsertResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestUpsertResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestUpsertResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -8822,6 +16655,409 @@ func (c *ClientWithResponses) UpdateCurrentUserWithResponse(ctx context.Context,
 	return ParseUpdateCurrentUserResponse(rsp)
 }
 
+// CallFunctionReadOnlyWithResponse Call a function in a read-only transaction
+//
+// The parameters are the function's arguments by name; for a function that returns rows of a table the parameters
+// of a list (`select`, filters, `order`, `limit`, …) work too. A function that writes is refused: call it by POST.
+// Client keys need the scope `execute:rpc`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/rpc/{function} (the `CallFunctionReadOnly` operationId).
+func (c *ClientWithResponses) CallFunctionReadOnlyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionReadOnlyParams, reqEditors ...RequestEditorFn) (*CallFunctionReadOnlyResponse, error) {
+	rsp, err := c.CallFunctionReadOnly(ctx, function, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCallFunctionReadOnlyResponse(rsp)
+}
+
+// CallFunctionWithBodyWithResponse Call a function or procedure
+//
+// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+func (c *ClientWithResponses) CallFunctionWithBodyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CallFunctionResponse, error) {
+	rsp, err := c.CallFunctionWithBody(ctx, function, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCallFunctionResponse(rsp)
+}
+
+// CallFunctionWithResponse Call a function or procedure
+//
+// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+func (c *ClientWithResponses) CallFunctionWithResponse(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionJSONRequestBody, reqEditors ...RequestEditorFn) (*CallFunctionResponse, error) {
+	rsp, err := c.CallFunction(ctx, function, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCallFunctionResponse(rsp)
+}
+
+// CallFunctionWithTextBodyWithResponse Call a function or procedure
+//
+// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
+// argument of type json, jsonb, text or bytea gets the whole body. Client keys need the scope `execute:rpc`.
+//
+// Takes a body of the `text/plain` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/rpc/{function} (the `CallFunction` operationId).
+func (c *ClientWithResponses) CallFunctionWithTextBodyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionParams, body CallFunctionTextRequestBody, reqEditors ...RequestEditorFn) (*CallFunctionResponse, error) {
+	rsp, err := c.CallFunctionWithTextBody(ctx, function, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCallFunctionResponse(rsp)
+}
+
+// ListTablesWithResponse List tables
+//
+// The tables and views of the exposed schemas that the caller may do something with, with their columns.
+// Client keys need the scope `read:schema` or `read:tables`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/tables (the `ListTables` operationId).
+func (c *ClientWithResponses) ListTablesWithResponse(ctx context.Context, params *ListTablesParams, reqEditors ...RequestEditorFn) (*ListTablesResponse, error) {
+	rsp, err := c.ListTables(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListTablesResponse(rsp)
+}
+
+// RunBatchWithBodyWithResponse Run several operations in one transaction
+//
+// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+// values in `body`, and as values in `query`.
+//
+// The error of a failed operation says in `details` which one it was.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+func (c *ClientWithResponses) RunBatchWithBodyWithResponse(ctx context.Context, params *RunBatchParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RunBatchResponse, error) {
+	rsp, err := c.RunBatchWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunBatchResponse(rsp)
+}
+
+// RunBatchWithResponse Run several operations in one transaction
+//
+// The operations are done in order, in one transaction: all of them or, when one fails, none. An operation may
+// use what an earlier one returned: `{"$ref": "0.id"}` stands for the column `id` of the first record that
+// operation 0 returned, `{"$ref": "0.2.id"}` for that of its third record. References are allowed as `id`, as
+// values in `body`, and as values in `query`.
+//
+// The error of a failed operation says in `details` which one it was.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tables (the `RunBatch` operationId).
+func (c *ClientWithResponses) RunBatchWithResponse(ctx context.Context, params *RunBatchParams, body RunBatchJSONRequestBody, reqEditors ...RequestEditorFn) (*RunBatchResponse, error) {
+	rsp, err := c.RunBatch(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRunBatchResponse(rsp)
+}
+
+// DeleteRecordsWithResponse Delete the records that match
+//
+// Deletes every record that matches the filters and answers with them; without a filter it is refused, unless
+// `@all=true` says that every record is meant.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/tables/{table} (the `DeleteRecords` operationId).
+func (c *ClientWithResponses) DeleteRecordsWithResponse(ctx context.Context, table Table, params *DeleteRecordsParams, reqEditors ...RequestEditorFn) (*DeleteRecordsResponse, error) {
+	rsp, err := c.DeleteRecords(ctx, table, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteRecordsResponse(rsp)
+}
+
+// ListRecordsWithResponse List records
+//
+// Records that match all filters. A filter is `{column}.{op}=value` or, as in PostgREST, `{column}={op}.value`,
+// with the operators `eq neq gt gte lt lte like ilike in is` and the wider ones (`match imatch isdistinct fts
+// plfts phfts wfts cs cd ov sl sr nxr nxl adj`); `not.` before an operator negates it, `or=(…)` and `and=(…)`
+// join conditions. Unknown columns, operators and malformed values are refused, never ignored.
+//
+// A list is streamed: it may be of any length. `@cursor=` asks for pages by key instead of `offset`: the answer's
+// `Link` header leads to the next page.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/tables/{table} (the `ListRecords` operationId).
+func (c *ClientWithResponses) ListRecordsWithResponse(ctx context.Context, table Table, params *ListRecordsParams, reqEditors ...RequestEditorFn) (*ListRecordsResponse, error) {
+	rsp, err := c.ListRecords(ctx, table, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRecordsResponse(rsp)
+}
+
+// UpdateRecordsWithBodyWithResponse Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *ClientWithResponses) UpdateRecordsWithBodyWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error) {
+	rsp, err := c.UpdateRecordsWithBody(ctx, table, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordsResponse(rsp)
+}
+
+// UpdateRecordsWithResponse Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *ClientWithResponses) UpdateRecordsWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error) {
+	rsp, err := c.UpdateRecords(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordsResponse(rsp)
+}
+
+// UpdateRecordsWithApplicationJSONPatchPlusJSONBodyWithResponse Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes a body of the `application/json-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *ClientWithResponses) UpdateRecordsWithApplicationJSONPatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error) {
+	rsp, err := c.UpdateRecordsWithApplicationJSONPatchPlusJSONBody(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordsResponse(rsp)
+}
+
+// UpdateRecordsWithApplicationMergePatchPlusJSONBodyWithResponse Update the records that match
+//
+// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
+// `@all=true` says that every record is meant. An array of objects updates each by the primary key in it,
+// with values of its own.
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table} (the `UpdateRecords` operationId).
+func (c *ClientWithResponses) UpdateRecordsWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *UpdateRecordsParams, body UpdateRecordsApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordsResponse, error) {
+	rsp, err := c.UpdateRecordsWithApplicationMergePatchPlusJSONBody(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordsResponse(rsp)
+}
+
+// CreateRecordsWithBodyWithResponse Create one or many records
+//
+// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+// in the same statement.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+func (c *ClientWithResponses) CreateRecordsWithBodyWithResponse(ctx context.Context, table Table, params *CreateRecordsParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CreateRecordsResponse, error) {
+	rsp, err := c.CreateRecordsWithBody(ctx, table, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRecordsResponse(rsp)
+}
+
+// CreateRecordsWithResponse Create one or many records
+//
+// One object makes one record and answers with it; an array makes many, in one statement, all or none, and answers
+// with an array. `Prefer: resolution=merge-duplicates` or `ignore-duplicates` makes it an upsert on the primary
+// key or on the columns of `on_conflict`. A member named like a related table holds related records, which are made
+// in the same statement.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/tables/{table} (the `CreateRecords` operationId).
+func (c *ClientWithResponses) CreateRecordsWithResponse(ctx context.Context, table Table, params *CreateRecordsParams, body CreateRecordsJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateRecordsResponse, error) {
+	rsp, err := c.CreateRecords(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCreateRecordsResponse(rsp)
+}
+
+// DeleteRecordWithResponse Delete a record
+//
+// Deletes the record and answers with it.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/tables/{table}/{id} (the `DeleteRecord` operationId).
+func (c *ClientWithResponses) DeleteRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *DeleteRecordParams, reqEditors ...RequestEditorFn) (*DeleteRecordResponse, error) {
+	rsp, err := c.DeleteRecord(ctx, table, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteRecordResponse(rsp)
+}
+
+// GetRecordWithResponse Get a record
+//
+// The record with this primary key. Its `ETag` changes whenever the record does.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
+func (c *ClientWithResponses) GetRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*GetRecordResponse, error) {
+	rsp, err := c.GetRecord(ctx, table, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRecordResponse(rsp)
+}
+
+// UpdateRecordWithBodyWithResponse Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *ClientWithResponses) UpdateRecordWithBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error) {
+	rsp, err := c.UpdateRecordWithBody(ctx, table, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordResponse(rsp)
+}
+
+// UpdateRecordWithResponse Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *ClientWithResponses) UpdateRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error) {
+	rsp, err := c.UpdateRecord(ctx, table, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordResponse(rsp)
+}
+
+// UpdateRecordWithApplicationJSONPatchPlusJSONBodyWithResponse Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes a body of the `application/json-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *ClientWithResponses) UpdateRecordWithApplicationJSONPatchPlusJSONBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error) {
+	rsp, err := c.UpdateRecordWithApplicationJSONPatchPlusJSONBody(ctx, table, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordResponse(rsp)
+}
+
+// UpdateRecordWithApplicationMergePatchPlusJSONBodyWithResponse Update a record
+//
+// Sets the given columns. `application/json-patch+json` (RFC 6902, with the further operations `incr` and `append`)
+// and `application/merge-patch+json` (RFC 7396) change parts of values.
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /api/v1/tables/{table}/{id} (the `UpdateRecord` operationId).
+func (c *ClientWithResponses) UpdateRecordWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *UpdateRecordParams, body UpdateRecordApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateRecordResponse, error) {
+	rsp, err := c.UpdateRecordWithApplicationMergePatchPlusJSONBody(ctx, table, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseUpdateRecordResponse(rsp)
+}
+
+// ReplaceRecordWithBodyWithResponse Replace a record
+//
+// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+func (c *ClientWithResponses) ReplaceRecordWithBodyWithResponse(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReplaceRecordResponse, error) {
+	rsp, err := c.ReplaceRecordWithBody(ctx, table, id, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplaceRecordResponse(rsp)
+}
+
+// ReplaceRecordWithResponse Replace a record
+//
+// The record becomes what the body says: columns that are left out get their defaults. Where there is no record of
+// this key, one is created. The key's columns may be left out of the body; where they are given they must agree.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
+func (c *ClientWithResponses) ReplaceRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceRecordResponse, error) {
+	rsp, err := c.ReplaceRecord(ctx, table, id, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReplaceRecordResponse(rsp)
+}
+
+// GetDocsWithResponse A page that shows the description
+//
+// Works without any other server; what it loads is under `/docs/`.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /docs (the `GetDocs` operationId).
+func (c *ClientWithResponses) GetDocsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetDocsResponse, error) {
+	rsp, err := c.GetDocs(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetDocsResponse(rsp)
+}
+
 // GetHealthWithResponse Is the process alive
 //
 // Answers as long as the process serves requests; looks at no database.
@@ -8837,6 +17073,23 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 	return ParseGetHealthResponse(rsp)
 }
 
+// GetOpenAPIWithResponse The OpenAPI description of what is served
+//
+// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
+// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
+// with read access to it are needed.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
+func (c *ClientWithResponses) GetOpenAPIWithResponse(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*GetOpenAPIResponse, error) {
+	rsp, err := c.GetOpenAPI(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetOpenAPIResponse(rsp)
+}
+
 // GetReadinessWithResponse Can requests be served
 //
 // Looks at both planes and the migrations.
@@ -8850,6 +17103,188 @@ func (c *ClientWithResponses) GetReadinessWithResponse(ctx context.Context, reqE
 		return nil, err
 	}
 	return ParseGetReadinessResponse(rsp)
+}
+
+// RestCallReadOnlyWithResponse Call a function in a read-only transaction
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /rest/v1/rpc/{function} (the `RestCallReadOnly` operationId).
+func (c *ClientWithResponses) RestCallReadOnlyWithResponse(ctx context.Context, function FunctionName, params *RestCallReadOnlyParams, reqEditors ...RequestEditorFn) (*RestCallReadOnlyResponse, error) {
+	rsp, err := c.RestCallReadOnly(ctx, function, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestCallReadOnlyResponse(rsp)
+}
+
+// RestCallWithBodyWithResponse Call a function or procedure
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+func (c *ClientWithResponses) RestCallWithBodyWithResponse(ctx context.Context, function FunctionName, params *RestCallParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestCallResponse, error) {
+	rsp, err := c.RestCallWithBody(ctx, function, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestCallResponse(rsp)
+}
+
+// RestCallWithResponse Call a function or procedure
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+func (c *ClientWithResponses) RestCallWithResponse(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallJSONRequestBody, reqEditors ...RequestEditorFn) (*RestCallResponse, error) {
+	rsp, err := c.RestCall(ctx, function, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestCallResponse(rsp)
+}
+
+// RestCallWithTextBodyWithResponse Call a function or procedure
+//
+// Takes a body of the `text/plain` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /rest/v1/rpc/{function} (the `RestCall` operationId).
+func (c *ClientWithResponses) RestCallWithTextBodyWithResponse(ctx context.Context, function FunctionName, params *RestCallParams, body RestCallTextRequestBody, reqEditors ...RequestEditorFn) (*RestCallResponse, error) {
+	rsp, err := c.RestCallWithTextBody(ctx, function, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestCallResponse(rsp)
+}
+
+// RestDeleteWithResponse Delete the rows that match
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /rest/v1/{table} (the `RestDelete` operationId).
+func (c *ClientWithResponses) RestDeleteWithResponse(ctx context.Context, table Table, params *RestDeleteParams, reqEditors ...RequestEditorFn) (*RestDeleteResponse, error) {
+	rsp, err := c.RestDelete(ctx, table, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestDeleteResponse(rsp)
+}
+
+// RestListWithResponse List rows
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
+func (c *ClientWithResponses) RestListWithResponse(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*RestListResponse, error) {
+	rsp, err := c.RestList(ctx, table, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestListResponse(rsp)
+}
+
+// RestUpdateWithBodyWithResponse Update the rows that match
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *ClientWithResponses) RestUpdateWithBodyWithResponse(ctx context.Context, table Table, params *RestUpdateParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error) {
+	rsp, err := c.RestUpdateWithBody(ctx, table, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestUpdateResponse(rsp)
+}
+
+// RestUpdateWithResponse Update the rows that match
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *ClientWithResponses) RestUpdateWithResponse(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error) {
+	rsp, err := c.RestUpdate(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestUpdateResponse(rsp)
+}
+
+// RestUpdateWithApplicationJSONPatchPlusJSONBodyWithResponse Update the rows that match
+//
+// Takes a body of the `application/json-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *ClientWithResponses) RestUpdateWithApplicationJSONPatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationJSONPatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error) {
+	rsp, err := c.RestUpdateWithApplicationJSONPatchPlusJSONBody(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestUpdateResponse(rsp)
+}
+
+// RestUpdateWithApplicationMergePatchPlusJSONBodyWithResponse Update the rows that match
+//
+// Takes a body of the `application/merge-patch+json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PATCH /rest/v1/{table} (the `RestUpdate` operationId).
+func (c *ClientWithResponses) RestUpdateWithApplicationMergePatchPlusJSONBodyWithResponse(ctx context.Context, table Table, params *RestUpdateParams, body RestUpdateApplicationMergePatchPlusJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpdateResponse, error) {
+	rsp, err := c.RestUpdateWithApplicationMergePatchPlusJSONBody(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestUpdateResponse(rsp)
+}
+
+// RestInsertWithBodyWithResponse Insert or upsert rows
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+func (c *ClientWithResponses) RestInsertWithBodyWithResponse(ctx context.Context, table Table, params *RestInsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestInsertResponse, error) {
+	rsp, err := c.RestInsertWithBody(ctx, table, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestInsertResponse(rsp)
+}
+
+// RestInsertWithResponse Insert or upsert rows
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /rest/v1/{table} (the `RestInsert` operationId).
+func (c *ClientWithResponses) RestInsertWithResponse(ctx context.Context, table Table, params *RestInsertParams, body RestInsertJSONRequestBody, reqEditors ...RequestEditorFn) (*RestInsertResponse, error) {
+	rsp, err := c.RestInsert(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestInsertResponse(rsp)
+}
+
+// RestUpsertWithBodyWithResponse Insert or replace the row that the filters name by its key
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+func (c *ClientWithResponses) RestUpsertWithBodyWithResponse(ctx context.Context, table Table, params *RestUpsertParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RestUpsertResponse, error) {
+	rsp, err := c.RestUpsertWithBody(ctx, table, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestUpsertResponse(rsp)
+}
+
+// RestUpsertWithResponse Insert or replace the row that the filters name by its key
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with PUT /rest/v1/{table} (the `RestUpsert` operationId).
+func (c *ClientWithResponses) RestUpsertWithResponse(ctx context.Context, table Table, params *RestUpsertParams, body RestUpsertJSONRequestBody, reqEditors ...RequestEditorFn) (*RestUpsertResponse, error) {
+	rsp, err := c.RestUpsert(ctx, table, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestUpsertResponse(rsp)
 }
 
 // ParseGetJWKSResponse parses an HTTP response from a GetJWKSWithResponse call
@@ -11868,6 +20303,1989 @@ func ParseUpdateCurrentUserResponse(rsp *http.Response) (*UpdateCurrentUserRespo
 	return response, nil
 }
 
+// ParseCallFunctionReadOnlyResponse parses an HTTP response from a CallFunctionReadOnlyWithResponse call
+func ParseCallFunctionReadOnlyResponse(rsp *http.Response) (*CallFunctionReadOnlyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CallFunctionReadOnlyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 206:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON206 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest TableAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 405:
+		var dest TableMethodNotAllowed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON405 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest TableRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/plain) unsupported
+
+	case rsp.StatusCode == 206:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CallFunctionReadOnlyResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers CallFunctionReadOnlyResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 206:
+		var headers CallFunctionReadOnlyResponse206Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers206 = &headers
+	case rsp.StatusCode == 401:
+		var headers CallFunctionReadOnlyResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CallFunctionReadOnlyResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCallFunctionResponse parses an HTTP response from a CallFunctionWithResponse call
+func ParseCallFunctionResponse(rsp *http.Response) (*CallFunctionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CallFunctionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 206:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON206 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest TableAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TableTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest TableUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/plain) unsupported
+
+	case rsp.StatusCode == 206:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CallFunctionResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers CallFunctionResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 206:
+		var headers CallFunctionResponse206Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers206 = &headers
+	case rsp.StatusCode == 401:
+		var headers CallFunctionResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CallFunctionResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListTablesResponse parses an HTTP response from a ListTablesWithResponse call
+func ParseListTablesResponse(rsp *http.Response) (*ListTablesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListTablesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest TableList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListTablesResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListTablesResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRunBatchResponse parses an HTTP response from a RunBatchWithResponse call
+func ParseRunBatchResponse(rsp *http.Response) (*RunBatchResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RunBatchResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BatchResponse
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TableTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest TableUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers RunBatchResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RunBatchResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteRecordsResponse parses an HTTP response from a DeleteRecordsWithResponse call
+func ParseDeleteRecordsResponse(rsp *http.Response) (*DeleteRecordsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteRecordsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DeleteRecordsResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers DeleteRecordsResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers DeleteRecordsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers DeleteRecordsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListRecordsResponse parses an HTTP response from a ListRecordsWithResponse call
+func ParseListRecordsResponse(rsp *http.Response) (*ListRecordsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRecordsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 200:
+		var dest RecordListApplicationJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.Header.Get("Content-Type") == "application/vnd.pgrst.object+json" && rsp.StatusCode == 200:
+		var dest RecordListApplicationVndPgrstObjectPlusJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationVndPgrstObjectJSON200 = &dest
+
+	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 206:
+		var dest RecordListApplicationJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON206 = &dest
+
+	case rsp.Header.Get("Content-Type") == "application/vnd.pgrst.object+json" && rsp.StatusCode == 206:
+		var dest RecordListApplicationVndPgrstObjectPlusJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationVndPgrstObjectJSON206 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest TableAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest TableRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/csv) unsupported
+
+	case rsp.StatusCode == 206:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ListRecordsResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 206:
+		var headers ListRecordsResponse206Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers206 = &headers
+	case rsp.StatusCode == 304:
+		var headers ListRecordsResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
+	case rsp.StatusCode == 401:
+		var headers ListRecordsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListRecordsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateRecordsResponse parses an HTTP response from a UpdateRecordsWithResponse call
+func ParseUpdateRecordsResponse(rsp *http.Response) (*UpdateRecordsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateRecordsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TableTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest TableUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateRecordsResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers UpdateRecordsResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers UpdateRecordsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers UpdateRecordsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCreateRecordsResponse parses an HTTP response from a CreateRecordsWithResponse call
+func ParseCreateRecordsResponse(rsp *http.Response) (*CreateRecordsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CreateRecordsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TableTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest TableUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/csv) unsupported
+
+	case rsp.StatusCode == 201:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers CreateRecordsResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers CreateRecordsResponse201Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 401:
+		var headers CreateRecordsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers CreateRecordsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteRecordResponse parses an HTTP response from a DeleteRecordWithResponse call
+func ParseDeleteRecordResponse(rsp *http.Response) (*DeleteRecordResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteRecordResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OneRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest TablePrecondition
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers DeleteRecordResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers DeleteRecordResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers DeleteRecordResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers DeleteRecordResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRecordResponse parses an HTTP response from a GetRecordWithResponse call
+func ParseGetRecordResponse(rsp *http.Response) (*GetRecordResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRecordResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OneRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest TableAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetRecordResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 304:
+		var headers GetRecordResponse304Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		response.Headers304 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetRecordResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetRecordResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseUpdateRecordResponse parses an HTTP response from a UpdateRecordWithResponse call
+func ParseUpdateRecordResponse(rsp *http.Response) (*UpdateRecordResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &UpdateRecordResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OneRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest TablePrecondition
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TableTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest TableUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers UpdateRecordResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers UpdateRecordResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers UpdateRecordResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers UpdateRecordResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReplaceRecordResponse parses an HTTP response from a ReplaceRecordWithResponse call
+func ParseReplaceRecordResponse(rsp *http.Response) (*ReplaceRecordResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReplaceRecordResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OneRecord
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest TableConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 412:
+		var dest TablePrecondition
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON412 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TableTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest TableUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/csv) unsupported
+
+	case rsp.StatusCode == 201:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ReplaceRecordResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers ReplaceRecordResponse201Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 204:
+		var headers ReplaceRecordResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers ReplaceRecordResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ReplaceRecordResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetDocsResponse parses an HTTP response from a GetDocsWithResponse call
+func ParseGetDocsResponse(rsp *http.Response) (*GetDocsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetDocsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
 // ParseGetHealthResponse parses an HTTP response from a GetHealthWithResponse call
 func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -11903,6 +22321,110 @@ func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseGetOpenAPIResponse parses an HTTP response from a GetOpenAPIWithResponse call
+func ParseGetOpenAPIResponse(rsp *http.Response) (*GetOpenAPIResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetOpenAPIResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OpenAPIDocument
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 304:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers GetOpenAPIResponse200Headers
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers GetOpenAPIResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetOpenAPIResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
 	}
 
 	return response, nil
@@ -11955,6 +22477,1319 @@ func ParseGetReadinessResponse(rsp *http.Response) (*GetReadinessResponse, error
 	switch {
 	case rsp.StatusCode == 503:
 		var headers GetReadinessResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestCallReadOnlyResponse parses an HTTP response from a RestCallReadOnlyWithResponse call
+func ParseRestCallReadOnlyResponse(rsp *http.Response) (*RestCallReadOnlyResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestCallReadOnlyResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 206:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON206 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest RestAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 405:
+		var dest RestMethodNotAllowed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON405 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/plain) unsupported
+
+	case rsp.StatusCode == 206:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestCallReadOnlyResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers RestCallReadOnlyResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 206:
+		var headers RestCallReadOnlyResponse206Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers206 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestCallReadOnlyResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestCallReadOnlyResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestCallResponse parses an HTTP response from a RestCallWithResponse call
+func ParseRestCallResponse(rsp *http.Response) (*RestCallResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestCallResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 206:
+		var dest FunctionResult
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON206 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest RestAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest RestTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest RestUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/plain) unsupported
+
+	case rsp.StatusCode == 206:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestCallResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers RestCallResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 206:
+		var headers RestCallResponse206Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers206 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestCallResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestCallResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestDeleteResponse parses an HTTP response from a RestDeleteWithResponse call
+func ParseRestDeleteResponse(rsp *http.Response) (*RestDeleteResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestDeleteResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestDeleteResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers RestDeleteResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestDeleteResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestDeleteResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestListResponse parses an HTTP response from a RestListWithResponse call
+func ParseRestListResponse(rsp *http.Response) (*RestListResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestListResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 200:
+		var dest RecordListApplicationJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.Header.Get("Content-Type") == "application/vnd.pgrst.object+json" && rsp.StatusCode == 200:
+		var dest RecordListApplicationVndPgrstObjectPlusJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationVndPgrstObjectJSON200 = &dest
+
+	case rsp.Header.Get("Content-Type") == "application/json" && rsp.StatusCode == 206:
+		var dest RecordListApplicationJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON206 = &dest
+
+	case rsp.Header.Get("Content-Type") == "application/vnd.pgrst.object+json" && rsp.StatusCode == 206:
+		var dest RecordListApplicationVndPgrstObjectPlusJSON
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.ApplicationVndPgrstObjectJSON206 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 300:
+		var dest RestAmbiguous
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON300 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/csv) unsupported
+
+	case rsp.StatusCode == 206:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestListResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 206:
+		var headers RestListResponse206Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Link"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Link", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Link = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers206 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestListResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestListResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestUpdateResponse parses an HTTP response from a RestUpdateWithResponse call
+func ParseRestUpdateResponse(rsp *http.Response) (*RestUpdateResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestUpdateResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest RestTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest RestUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestUpdateResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 204:
+		var headers RestUpdateResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestUpdateResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestUpdateResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestInsertResponse parses an HTTP response from a RestInsertWithResponse call
+func ParseRestInsertResponse(rsp *http.Response) (*RestInsertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestInsertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest RestTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest RestUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/csv) unsupported
+
+	case rsp.StatusCode == 201:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestInsertResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers RestInsertResponse201Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestInsertResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestInsertResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestUpsertResponse parses an HTTP response from a RestUpsertWithResponse call
+func ParseRestUpsertResponse(rsp *http.Response) (*RestUpsertResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestUpsertResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WrittenRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest CreatedRecords
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest RestConflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest RestTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest RestUnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 416:
+		var dest RestRange
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON416 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/csv) unsupported
+
+	case rsp.StatusCode == 201:
+		// Content-type (text/csv) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestUpsertResponse200Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 201:
+		var headers RestUpsertResponse201Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("ETag"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "ETag", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ETag = &value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 204:
+		var headers RestUpsertResponse204Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		if values := rsp.Header.Values("Preference-Applied"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Preference-Applied", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.PreferenceApplied = &value
+		}
+		response.Headers204 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestUpsertResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestUpsertResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

@@ -15,6 +15,17 @@ import (
 const (
 	ReadBranches  = "read:branches"
 	WriteBranches = "write:branches"
+	ReadTables    = "read:tables"
+	WriteTables   = "write:tables"
+	ReadSchema    = "read:schema"
+	ExecuteRPC    = "execute:rpc"
+)
+
+// Roles of callers, whatever the database roles are called that their requests run as.
+const (
+	RoleAnon          = "anon"
+	RoleAuthenticated = "authenticated"
+	RoleService       = "service_role"
 )
 
 // Errors of credentials and permissions.

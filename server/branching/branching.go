@@ -82,6 +82,8 @@ type Service struct {
 	log    *slog.Logger
 	jobs   *river.Client[pgx.Tx]
 	mainID uuid.UUID
+	main   Route
+	routes *routes
 	// strange are databases that Maintain has already warned of.
 	strange map[string]bool
 }
@@ -92,7 +94,10 @@ func New(ctx context.Context, pool *pgxpool.Pool, engine Engine, cfg Config, log
 	if err != nil {
 		return nil, fmt.Errorf("recording main: %w", err)
 	}
-	return &Service{pool: pool, engine: engine, cfg: cfg, log: log, mainID: main.ID, strange: map[string]bool{}}, nil
+	return &Service{
+		pool: pool, engine: engine, cfg: cfg, log: log, mainID: main.ID, strange: map[string]bool{}, routes: newRoutes(),
+		main: Route{BranchID: main.ID, Slug: mainSlug, Database: main.DatabaseName, Main: true},
+	}, nil
 }
 
 // SetJobs gives the service the queue that its work goes into.

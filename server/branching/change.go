@@ -105,6 +105,7 @@ func (s *Service) Delete(ctx context.Context, p *auth.Principal, ref string, chi
 	if err != nil {
 		return err
 	}
+	s.ForgetRoute(b.ID) // the caller's next request may be here before the notification
 	_, err = s.Wait(ctx, b.ID, wait)
 	return err
 }
@@ -217,6 +218,7 @@ func (s *Service) Reset(ctx context.Context, p *auth.Principal, ref string, wait
 	if err != nil {
 		return Branch{}, err
 	}
+	s.ForgetRoute(b.ID)
 	generation := b.Generation
 	b, err = s.Wait(ctx, b.ID, wait)
 	if err != nil {
@@ -297,6 +299,7 @@ func (s *Service) Grant(ctx context.Context, p *auth.Principal, ref string, user
 		return record(ctx, q, b.ID, db.BranchActionAccessGranted, p.Actor(), db.ActivityStatusSuccess, 0,
 			map[string]any{"user_id": user, "level": level})
 	})
+	s.ForgetRoute(b.ID)
 	return grant, err
 }
 
@@ -309,6 +312,7 @@ func (s *Service) Revoke(ctx context.Context, p *auth.Principal, ref string, use
 	if err != nil {
 		return err
 	}
+	defer s.ForgetRoute(b.ID)
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		n, err := q.DeleteAccess(ctx, db.DeleteAccessParams{BranchID: b.ID, UserID: user})

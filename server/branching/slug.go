@@ -21,8 +21,10 @@ const (
 	maxDatabaseNameLength = 63 - len("_new")
 )
 
+const mainSlug = "main"
+
 // Slugs that stand for something else in paths.
-var reservedSlugs = map[string]bool{"main": true, "stats": true, "repohost": true}
+var reservedSlugs = map[string]bool{mainSlug: true, "stats": true, "repohost": true}
 
 // cleanName brings a name into the form that is kept: NFC, without space around it.
 func cleanName(name string) (string, error) {

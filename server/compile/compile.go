@@ -49,4 +49,6 @@ type Context struct {
 	Namespace string
 	// MaxRows bounds the rows of a result; 0 for no bound.
 	MaxRows int64
+	// DenyAggregates refuses aggregate functions (PGRST123).
+	DenyAggregates bool
 }

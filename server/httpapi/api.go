@@ -17,6 +17,8 @@ import (
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
+	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
 )
 
@@ -31,6 +33,15 @@ type API struct {
 	Log    *slog.Logger
 	// Metrics gets the request metrics; nil for none.
 	Metrics prometheus.Registerer
+	// Tables serves the records, Schemas knows the catalogs behind them.
+	Tables  *tables.Service
+	Schemas *introspect.Cache
+	// AnonymousAccess lets data requests come without credentials.
+	AnonymousAccess bool
+	// PrivateDocument asks for credentials for /openapi.json, and shows what their role may do.
+	PrivateDocument bool
+	// PublicURL is where clients reach the server; "" leaves it to them.
+	PublicURL string
 	// TrustedProxies may say for whom they ask (X-Forwarded-For): CIDRs; empty trusts none.
 	TrustedProxies []string
 }
@@ -63,7 +74,7 @@ func (a *API) Handler() (http.Handler, error) {
 	if err := engine.SetTrustedProxies(a.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
 	}
-	engine.Use(a.requestID, a.observe(), a.recover, limitTime, a.decodePath)
+	engine.Use(a.requestID, a.observe(), a.recover, a.decodePath)
 	engine.NoRoute(func(c *gin.Context) { a.writeError(c, errNoRoute) })
 	engine.NoMethod(func(c *gin.Context) {
 		a.writeError(c, errNoMethod.Msgf("%s is not served here; %s is", c.Request.Method, c.Writer.Header().Get("Allow")))
@@ -75,10 +86,12 @@ func (a *API) Handler() (http.Handler, error) {
 		HandlerErrorFunc:         a.writeError,
 		ResponseErrorHandlerFunc: a.writeError,
 	})
-	group := engine.Group("", limitBody, a.authenticate(operations), a.validate(operations))
+	group := engine.Group("", limitTime, limitBody, a.authenticate(operations), a.validate(operations))
 	api.RegisterHandlersWithOptions(group, strict, api.GinServerOptions{
 		ErrorHandler: func(c *gin.Context, err error, _ int) { a.writeError(c, badRequest(err)) },
 	})
+	a.registerTables(engine)
+	a.registerDocuments(engine)
 	return engine, nil
 }
 

@@ -12,9 +12,15 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
-// principal returns the caller that the request's credential stands for. A request has one credential, of a kind that
+// everyKind are the credentials that most operations take.
+var everyKind = openapi3.SecurityRequirements{{"ServiceKey": {}}, {"ClientKey": {}}, {"BearerAuth": {}}}
+
+// principal returns the caller that the request's credential stands for, of whatever kind.
+func (a *API) principal(r *http.Request) (*auth.Principal, error) { return a.principalFor(r, everyKind) }
+
+// principalFor returns the caller that the request's credential stands for. A request has one credential, of a kind that
 // the operation takes: of two it would not be clear which one counts.
-func (a *API) principal(r *http.Request, takes openapi3.SecurityRequirements) (*auth.Principal, error) {
+func (a *API) principalFor(r *http.Request, takes openapi3.SecurityRequirements) (*auth.Principal, error) {
 	var found []func() (*auth.Principal, error)
 	for _, scheme := range []struct {
 		name, header string

@@ -12,12 +12,13 @@ import (
 
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/tables"
 )
 
 var (
 	errNoRoute  = fault.New(fault.NotFound, "not_found", "there is nothing at this path")
 	errNoMethod = fault.New(fault.MethodNotAllowed, "method_not_allowed", "the method is not served here")
-	errTooLarge = fault.New(fault.TooLarge, "too_large", "the body is larger than 1 MiB")
+	errTooLarge = fault.New(fault.TooLarge, "too_large", "the body is too large")
 	errTimeout  = fault.New(fault.Unavailable, "timeout", "this took too long and was given up").Retry(5 * time.Second)
 	errDatabase = fault.New(fault.Unavailable, "unavailable", "the database cannot be reached at the moment").Retry(time.Second)
 )
@@ -28,6 +29,8 @@ var statuses = map[fault.Kind]int{
 	fault.NotAcceptable: http.StatusNotAcceptable, fault.Timeout: http.StatusRequestTimeout, fault.Conflict: http.StatusConflict,
 	fault.TooLarge: http.StatusRequestEntityTooLarge, fault.UnsupportedMediaType: http.StatusUnsupportedMediaType,
 	fault.RateLimited: http.StatusTooManyRequests, fault.Unavailable: http.StatusServiceUnavailable,
+	fault.MultipleChoices: http.StatusMultipleChoices, fault.PreconditionFailed: http.StatusPreconditionFailed,
+	fault.RangeNotSatisfiable: http.StatusRequestedRangeNotSatisfiable, fault.Internal: http.StatusInternalServerError,
 }
 
 // writeError answers with an error and ends the request. What is not meant for callers is logged, once, and answered
@@ -38,7 +41,10 @@ func (a *API) writeError(c *gin.Context, err error) {
 	if f == nil {
 		return
 	}
-	status := statuses[f.Kind]
+	status := f.Status
+	if status == 0 {
+		status = statuses[f.Kind]
+	}
 	if status == 0 {
 		status = http.StatusInternalServerError
 	}
@@ -63,9 +69,12 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &f):
+		if f.Kind == fault.Internal {
+			a.logError(c, err)
+		}
 		return f
 	case errors.As(err, &tooLarge):
-		return errTooLarge
+		return errTooLarge.Msgf("the body is larger than %s", size(tooLarge.Limit))
 	case errors.Is(c.Request.Context().Err(), context.DeadlineExceeded):
 		a.logError(c, err)
 		return errTimeout
@@ -84,6 +93,10 @@ func (a *API) logError(c *gin.Context, err error) {
 }
 
 func (a *API) answer(c *gin.Context, status int, f *fault.Error) {
+	if d, ok := c.Get(dialectKey); ok {
+		c.JSON(status, tableError(c, d.(*tables.Dialect), f))
+		return
+	}
 	body := api.Error{Error: f.Message, Code: f.Code, RequestID: c.GetString(requestIDKey)}
 	if f.Details != "" {
 		body.Details = &f.Details
@@ -92,4 +105,12 @@ func (a *API) answer(c *gin.Context, status int, f *fault.Error) {
 		body.Hint = &f.Hint
 	}
 	c.JSON(status, body)
+}
+
+// size writes a limit of bytes.
+func size(n int64) string {
+	if n >= 1<<20 && n%(1<<20) == 0 {
+		return strconv.FormatInt(n>>20, 10) + " MiB"
+	}
+	return strconv.FormatInt(n, 10) + " bytes"
 }

@@ -71,6 +71,13 @@ func TestPoliciesSeeTheSignedInUser(t *testing.T) {
 		}
 		diff(t, name+"'s rows", []string{name + "'s note"}, got)
 	}
+	// The same by the tables API.
+	for name, session := range map[string]*client.Session{"ada": first, "grace": second} {
+		eventually(t, "the table in the API", func() bool {
+			resp, body := call(t, s, "GET", "/api/v1/tables/notes?select=text", "", "Authorization", "Bearer "+session.AccessToken)
+			return resp.StatusCode == 200 && body == `[{"text":"`+name+`'s note"}]`
+		})
+	}
 	if _, err := as(first, "insert into notes values ('"+second.User.ID.String()+"', 'forged') returning text"); err == nil {
 		t.Error("a row in another's name was written")
 	}

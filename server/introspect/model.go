@@ -21,6 +21,10 @@ type Schema struct {
 	byOID     map[uint32]*Relation
 	functions map[[2]string][]*Function
 	types     map[uint32]*Type
+
+	fingerprint string // of the catalog, when it was read
+	partial     bool   // some expressions could not be read
+	weight      int    // how many objects it consists of
 }
 
 // Privilege is a set of the privileges that matter here (PostgreSQL, section 5.8).
@@ -84,13 +88,18 @@ type Relation struct {
 	RowSecurity bool
 	// Insertable, Updatable and Deletable tell whether the kind of relation allows it at all (views may not).
 	Insertable, Updatable, Deletable bool
-	// HasXmin is true where rows have the system column xmin (tables, not views).
+	// HasXmin is true where rows have the system column xmin: plain tables. A partitioned table has it when read, but
+	// not in an INSERT's RETURNING.
 	HasXmin bool
-	Grants  Grants
+	// Grants are the privileges on the whole relation. A role that lacks one may still have it on some Columns.
+	Grants Grants
 	// EstimatedRows is pg_class.reltuples; -1 where never analysed.
 	EstimatedRows float64
 
-	columns map[string]*Column
+	columns  map[string]*Column
+	byNumber map[int]*Column
+	rowType  uint32
+	writable bool // a view whose triggers take values for any column
 }
 
 // Column is a column of a relation.
@@ -103,7 +112,8 @@ type Column struct {
 	// MaxLength is the n of varchar(n) and char(n); 0 for none.
 	MaxLength int
 	NotNull   bool // the domain's constraint included
-	// Default is the default's expression; "" for none. Identity columns have none but HasDefault.
+	// Default is the default's expression, the column's own or else its domain's; "" for none. Identity and generated
+	// columns have none but HasDefault.
 	Default    string
 	HasDefault bool
 	// Identity is 'a' (always), 'd' (by default) or 0.
@@ -114,7 +124,8 @@ type Column struct {
 	Updatable  bool
 	Comment    string
 	PrimaryKey bool
-	Grants     Grants
+	// Grants are the privileges to read and write the column, by grants on it or on the whole relation.
+	Grants Grants
 }
 
 // TypeKind is what a type is.
@@ -149,6 +160,13 @@ type Type struct {
 	// Attributes are a composite type's.
 	Attributes []Attribute
 	Comment    string
+
+	notNull   bool   // of a domain
+	modifier  int    // of a domain's base type; -1 for none
+	fallback  string // a domain's default
+	elem      uint32
+	relation  uint32 // whose row type it is
+	attribute []uint32
 }
 
 // Attribute is a field of a composite type, or a column of a function's result.
@@ -174,6 +192,8 @@ type Unique struct {
 	Predicate string
 	// NullsNotDistinct as in PostgreSQL 15.
 	NullsNotDistinct bool
+	// Deferrable is true for a constraint that ON CONFLICT cannot use because it may be checked later.
+	Deferrable bool
 }
 
 // Relationship leads from one relation's row to related rows.
@@ -212,11 +232,14 @@ const (
 
 // Function is a function or procedure that can be called by name.
 type Function struct {
-	OID        uint32
-	Schema     string
-	Name       string
-	Comment    string
-	Args       []Argument // those that a caller gives
+	OID     uint32
+	Schema  string
+	Name    string
+	Comment string
+	Args    []Argument // those that a caller gives
+	// Outs are the OUT arguments of a procedure, for which CALL wants something (null) in their place. Their places are
+	// after Args in named notation.
+	Outs       []Argument
 	Volatility Volatility
 	Procedure  bool // called by CALL
 	// ReturnsSet is true for SETOF and TABLE results.

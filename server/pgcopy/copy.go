@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -92,7 +93,7 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	var schema schema
 	if c.PGDump != "" {
-		schema = newDumped(view.pre, view.post, cat)
+		schema = newDumped(view.pre, view.post, cat, c.LeaveOut)
 	} else {
 		schema, err = newBuiltin(cat, existing)
 	}
@@ -138,6 +139,18 @@ func (c *copier) run(ctx context.Context) error {
 	return analyze(ctx, main)
 }
 
+// read reads a catalog without what is left out.
+func (c *copier) read(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
+	cat, err := readCatalog(ctx, conn)
+	if err != nil {
+		return nil, err
+	}
+	cat.items = slices.DeleteFunc(cat.items, func(it *item) bool {
+		return slices.Contains(c.LeaveOut, it.String())
+	})
+	return cat, nil
+}
+
 // copyData copies rows, large objects and sequences.
 func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) error {
 	list, err := c.pieces(ctx, view.leader)
@@ -167,7 +180,7 @@ func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) 
 // prepare makes sure that the target is empty, and removes from it what every
 // new database has but the source has not. It returns what is there.
 func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog) (map[Object]bool, error) {
-	cat, err := readCatalog(ctx, target)
+	cat, err := c.read(ctx, target)
 	if err != nil {
 		return nil, err
 	}

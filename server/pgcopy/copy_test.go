@@ -286,3 +286,40 @@ func TestFingerprintTellsSchemasApart(t *testing.T) {
 		t.Error("the fingerprint depends on rows")
 	}
 }
+
+func TestObjectsCanBeLeftOut(t *testing.T) {
+	t.Parallel()
+	source := pgtest.Database(t)
+	execute(t, connectTo(t, source), `
+		create schema "Odd ones";
+		create function "Odd ones".f() returns event_trigger language plpgsql as 'begin end';
+		create function "Odd ones".f(int) returns int language sql as 'select 1';
+		comment on function "Odd ones".f() is 'left out';
+		revoke execute on function "Odd ones".f() from public;
+		create event trigger audit on sql_drop execute function "Odd ones".f();
+		alter event trigger audit enable always;
+		comment on event trigger audit is 'left out';
+		create function kept() returns event_trigger language plpgsql as 'begin end';
+		create event trigger outer_one on sql_drop execute function kept()`)
+	for name, path := range schemaReaders(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			target := pgtest.Database(t)
+			_, err := Copy(t.Context(), Options{
+				Source: config(t, source), Target: config(t, target), PGDump: path,
+				LeaveOut: []string{"event trigger audit", `function "Odd ones".f()`},
+			})
+			if err != nil {
+				t.Fatal(err)
+			}
+			conn := connectTo(t, target)
+			got := one[string](t, conn, `
+				select string_agg(what, ' ' order by what) from (
+					select evtname::text from pg_event_trigger
+					union all select oid::regprocedure::text from pg_proc where proname in ('f', 'kept')) x (what)`)
+			if want := `"Odd ones".f(integer) kept() outer_one`; got != want {
+				t.Errorf("the copy has %s, want %s", got, want)
+			}
+		})
+	}
+}

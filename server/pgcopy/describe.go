@@ -60,7 +60,7 @@ func Describe(ctx context.Context, conn *pgx.Conn) (objs []Object, err error) {
 
 // verify compares the target with what the source was when it was read.
 func (c *copier) verify(ctx context.Context, target *pgx.Conn, want []Object) error {
-	cat, err := readCatalog(ctx, target)
+	cat, err := c.read(ctx, target)
 	if err != nil {
 		return err
 	}
@@ -90,7 +90,7 @@ func (c *copier) blame(ctx context.Context, want []Object, err error) error {
 	if openErr != nil {
 		return err
 	}
-	now, readErr := readCatalog(ctx, conn)
+	now, readErr := c.read(ctx, conn)
 	if Retryable(changedUnderUs(readErr)) || readErr == nil && Fingerprint(now.objects()) != Fingerprint(want) {
 		return &sourceChangedError{err}
 	}

@@ -38,8 +38,9 @@ const (
 	qualified  = identifier + `\.` + identifier
 )
 
-// newDumped sorts out the statements of the two sections of a dump.
-func newDumped(pre, post string, cat *catalog) *dumped {
+// newDumped sorts out the statements of the two sections of a dump. leaveOut
+// are the objects to do without.
+func newDumped(pre, post string, cat *catalog, leaveOut []string) *dumped {
 	extensions, schemas := map[string]string{}, map[string][]string{}
 	for _, it := range cat.items {
 		switch it.kind {
@@ -50,6 +51,7 @@ func newDumped(pre, post string, cat *catalog) *dumped {
 		}
 	}
 	d := &dumped{}
+	unwanted := about(leaveOut)
 	for i, script := range []string{pre, post} {
 		for _, statement := range splitScript(script) {
 			if m := extension.FindStringSubmatch(statement); m != nil && extensions[m[1]] != "" {
@@ -64,6 +66,7 @@ func newDumped(pre, post string, cat *catalog) *dumped {
 			}
 			switch {
 			case setting.MatchString(statement) || leftOut.MatchString(statement):
+			case len(leaveOut) > 0 && unwanted.MatchString(statement):
 			case eventTrigger.MatchString(statement):
 				d.triggers = append(d.triggers, statement)
 			case i == 0:
@@ -142,6 +145,21 @@ func (d *dumped) after(ctx context.Context, conns []*pgx.Conn) error {
 		}
 	}
 	return flush()
+}
+
+// about matches the statements about objects, as kind and identity. The kinds
+// are those that pg_dump calls by the same name, in capitals.
+func about(objects []string) *regexp.Regexp {
+	names := make([]string, len(objects))
+	for i, o := range objects {
+		at := strings.IndexFunc(o, func(r rune) bool { return r == '.' || r == '"' })
+		if at < 0 {
+			at = len(o)
+		}
+		at = strings.LastIndexByte(o[:at], ' ') + 1
+		names[i] = strings.ToUpper(o[:at]) + regexp.QuoteMeta(o[at:])
+	}
+	return regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON|(GRANT|REVOKE) \w+ ON) (` + strings.Join(names, "|") + `)(\s|$)`)
 }
 
 // plainSteps makes each statement a step.

@@ -32,6 +32,11 @@ type Options struct {
 	// If it is empty, the built-in schema reader is used.
 	PGDump string
 
+	// LeaveOut are objects that are neither copied nor compared, as kind and
+	// identity of [Object] with a space between: "event trigger audit". Nothing
+	// but each other may depend on them.
+	LeaveOut []string
+
 	// Progress, if not nil, is called when a phase begins and while rows are
 	// copied, by one goroutine at a time.
 	Progress func(Progress)

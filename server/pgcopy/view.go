@@ -72,7 +72,7 @@ func (c *copier) lookOnce(ctx context.Context, v *view) error {
 		})
 	}
 	g.Go(func() (err error) {
-		if v.catalog, err = readCatalog(ctx, v.leader); err != nil {
+		if v.catalog, err = c.read(ctx, v.leader); err != nil {
 			cancel()
 		}
 		return changedUnderUs(err)

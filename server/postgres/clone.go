@@ -134,6 +134,11 @@ func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error
 		return res, err
 	}
 	res.Warnings = append(res.Warnings, warnings...)
+	state, err := c.ensureIn(ctx, r.Target, r.op())
+	if err != nil {
+		return res, err
+	}
+	res.Warnings = append(res.Warnings, state.Warnings...)
 	res.Duration = time.Since(began)
 	return res, nil
 }
@@ -453,6 +458,9 @@ func (c *Cluster) copySnapshot(ctx context.Context, r CloneRequest) error {
 		return cfg
 	}
 	options := pgcopy.Options{Source: config(r.Source), Target: config(r.Target), SchemaOnly: r.SchemaOnly, Jobs: c.cfg.Jobs}
+	if c.cfg.DataPlane != nil {
+		options.LeaveOut = notOfCopies
+	}
 	_, err := pgcopy.Copy(ctx, options)
 	// The copier's own reader of schemas takes its locks at once and gets along with statements that change the schema;
 	// pg_dump knows every kind of object. It is asked where the reader does not know one, which it says before anything

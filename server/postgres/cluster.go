@@ -48,7 +48,9 @@ type ClusterConfig struct {
 	PGDump func(major int) string
 	// KeepUserMappings copies foreign servers' user mappings, through which a branch can reach other databases.
 	KeepUserMappings bool
-	Log              *slog.Logger
+	// DataPlane is what main and the branches are given; nil gives them nothing.
+	DataPlane *DataPlane
+	Log       *slog.Logger
 }
 
 // Cluster is the PostgreSQL server that holds main and the branches.
@@ -56,6 +58,8 @@ type Cluster struct {
 	cfg   ClusterConfig
 	base  *pgx.ConnConfig // of main
 	caps  Capabilities
+	roles DataRoles  // set once, by SetUp or Inspect
+	main  PlaneState // likewise
 	Pools *Pools
 
 	// Announce tells other processes of this installation to hold a database for at most the given time (0 ends the

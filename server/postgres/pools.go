@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"sync"
 	"time"
@@ -34,9 +35,13 @@ type Pools struct {
 
 	closing chan struct{} // closed by Close
 
-	mu     sync.Mutex
-	pools  map[string]*gatedPool
-	closed bool
+	mu      sync.Mutex
+	pools   map[string]*gatedPool
+	watches map[string]map[*watch]struct{} // by database
+	closed  bool
+
+	watching sync.WaitGroup
+	quiet    time.Duration // watchQuiet; tests are less patient
 }
 
 // gatedPool is a pool with its gate. Pools.mu guards all fields but pool's own state.
@@ -80,9 +85,11 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 	p := &Pools{
 		config: cfg, main: cfg.ConnConfig.Database, limits: limits,
 		tokens: make(chan struct{}, limits.Total), pools: map[string]*gatedPool{}, closing: make(chan struct{}),
+		watches: map[string]map[*watch]struct{}{}, quiet: watchQuiet,
 	}
 	cfg.MaxConnIdleTime = time.Minute
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
+	maps.Copy(cfg.ConnConfig.RuntimeParams, textForm)
 	// The default handler closes the connection of a request that was given up, and its prepared statements with it.
 	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: 10 * time.Millisecond, DeadlineDelay: 5 * time.Second}
@@ -105,6 +112,12 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 		return &tokenConn{Conn: c, release: sync.OnceFunc(func() { <-p.tokens })}, nil
 	}
 	return p, nil
+}
+
+// textForm are the settings on which the text form of values depends; whoever reads it counts on these, whatever is set
+// for the role and the database.
+var textForm = map[string]string{
+	"client_encoding": "UTF8", "DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1",
 }
 
 // forSession is the key of a value in the context of an acquire, which the pool hands on to where it dials.
@@ -273,7 +286,7 @@ func (p *Pools) newPool(database string) (*pgxpool.Pool, error) {
 // connections. The hold ends when the function it returns is called, at the latest after limit. When the requests at work
 // take longer than drain, there is no hold and the error is context.DeadlineExceeded.
 func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Duration) (func(), error) {
-	open, drained := p.shut(database)
+	open, drained, watched := p.shut(database)
 	if drained != nil {
 		timer := time.NewTimer(drain)
 		defer timer.Stop()
@@ -288,6 +301,9 @@ func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Dur
 		}
 	}
 	p.Forget(database)
+	for _, ended := range watched {
+		<-ended // has its own limit of time
+	}
 	end := time.AfterFunc(limit, open)
 	return func() { end.Stop(); open() }, nil
 }
@@ -295,14 +311,15 @@ func (p *Pools) Hold(ctx context.Context, database string, drain, limit time.Dur
 // HoldInBackground is Hold for a process that only follows another: it does not wait until the requests at work are
 // done, and closes each connection as it becomes idle.
 func (p *Pools) HoldInBackground(database string, limit time.Duration) func() {
-	open, _ := p.shut(database)
+	open, _, _ := p.shut(database)
 	p.Forget(database)
 	end := time.AfterFunc(limit, open)
 	return func() { end.Stop(); open() }
 }
 
-// shut closes the gate of a database. drained is closed when the requests at work are done, nil when there are none.
-func (p *Pools) shut(database string) (release func(), drained <-chan struct{}) {
+// shut closes the gate of a database. drained is closed when the requests at work are done, nil when there are none;
+// each of watched when a session that listens has ended.
+func (p *Pools) shut(database string) (release func(), drained <-chan struct{}, watched []<-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	g := p.gate(database)
@@ -324,7 +341,7 @@ func (p *Pools) shut(database string) (release func(), drained <-chan struct{}) 
 		}
 		drained = g.drained
 	}
-	return release, drained
+	return release, drained, p.interrupt(database)
 }
 
 // Forget closes the idle connections to a database, as before it is renamed or dropped. Connections at work are not
@@ -340,6 +357,7 @@ func (p *Pools) Forget(database string) {
 		}
 	}
 	inUse := g != nil && g.inUse > 0
+	p.interrupt(database)
 	p.mu.Unlock()
 	switch {
 	case pool == nil:
@@ -397,7 +415,7 @@ func (p *Pools) Sweep() {
 	}
 }
 
-// Close closes all pools and waits until the connections at work are back. Requests that wait for a held database get
+// Close closes all pools and waits until the connections at work are back and watching has ended. Requests that wait for a held database get
 // an error.
 func (p *Pools) Close() {
 	p.mu.Lock()
@@ -412,8 +430,14 @@ func (p *Pools) Close() {
 		}
 	}
 	p.pools = map[string]*gatedPool{}
+	for _, set := range p.watches {
+		for w := range set {
+			w.cancel()
+		}
+	}
 	p.mu.Unlock()
 	for _, pool := range pools {
 		pool.Close()
 	}
+	p.watching.Wait()
 }

@@ -5,9 +5,9 @@ package query
 
 // Request is a parsed query string.
 type Request struct {
-	// Select is what to return; nil stands for every column.
+	// Select is what to return; nil stands for every column, an empty list (select=) for none.
 	Select []Item
-	// Where holds the filters; all of them must hold.
+	// Where holds the filters of the relation itself; all of them must hold.
 	Where []Cond
 	Order []Order
 	// Limit and Offset are nil where not given; never negative.
@@ -22,7 +22,8 @@ type Request struct {
 	Distinct *Distinct
 	// Embeds are the modifiers of embedded relations, by path of names or aliases joined as PathKey does.
 	Embeds map[string]*Modifiers
-	// Args are the parameters of a function call that are not part of the language: ParseCall fills them in.
+	// Args are the arguments of a function call, in the order of the query string: ParseCall fills them in. A name may
+	// come several times, which is meant for a variadic argument only.
 	Args []Arg
 	// All is the @all parameter: a write without a filter is meant.
 	All bool
@@ -30,6 +31,7 @@ type Request struct {
 
 // Modifiers are what a query string says of one embedded relation.
 type Modifiers struct {
+	// Path has the names or aliases of the embeds from the outside in; it is never empty.
 	Path          []string
 	Where         []Cond
 	Order         []Order
@@ -75,7 +77,8 @@ type Item struct {
 	Alias string // "" for none
 	// Field is the column of Column and Aggregate; an empty name stands for count().
 	Field Field
-	// Cast is the type after ::, before an aggregate; "" for none.
+	// Cast is the type after :: (of an aggregate: of its input); "" for none.
+	// It is made of letters, digits, spaces, "_", "$" and ".", with (n) or (n,m) and [] after it.
 	Cast string
 	// Func is the aggregate function: avg, count, max, min, sum.
 	Func string
@@ -86,8 +89,9 @@ type Item struct {
 	Hint   string // after !: constraint, column or junction; "" for none
 	Join   Join
 	Spread bool // ...relation(...)
+	// Select is what the embed shows; empty, never nil, for relation().
 	Select []Item
-	// Position is the byte offset in the select parameter, for messages.
+	// Position is the byte offset in the decoded select parameter, for messages.
 	Position int
 }
 
@@ -153,31 +157,48 @@ const (
 	All
 )
 
-// Filter compares a field with an operand.
+// Filter compares a field with an operand. It belongs to the relation in whose Where it stands: Request.Where, or
+// Modifiers.Where of the embed that the key's path names.
 type Filter struct {
-	// Path is empty for the relation itself; inside or and and it may name an embed.
+	// Field is a column. Where Op is Is and there is no JSON path, its name may also be that of an embed, of which the
+	// filter then asks whether there are related rows (author.is.null); telling them apart needs the catalog.
 	Field Field
 	Not   bool
 	Op    Op
 	Quant Quantifier
 	// Config is the text search configuration of the full-text operators; "" for none.
 	Config string
-	// Value is the operand; for Is one of null, not_null, true, false, unknown. For like and ilike it is a true SQL
+	// Value is the operand; for Is one of null, not_null, true, false, unknown. For Like and ILike it is a true SQL
 	// pattern: the star of PostgREST's form has become a percent sign.
 	Value string
-	// List holds the operands of In, and of operators with a quantifier.
+	// List holds the operands of In, and of operators with a quantifier; then it is not nil and Value is "". An empty
+	// list matches nothing (In, Any) or everything (All).
 	List []string
-	// OtherColumn is true when Value names a column to compare with (price.gt.col=cost).
+	// OtherColumn is true when Value names a column of the same relation to compare with (price.gt.col=cost).
 	OtherColumn bool
-	// Raw is the parameter as it came, for messages.
+	// Raw is the whole parameter as it came, not decoded, for messages. The conditions of one or= share it.
 	Raw string
-	// Alternative is a second reading of the same parameter, which counts only when Field.Name (with the rest of the
-	// path) does not exist and the alternative's names do (tables.md's rule 6 and the dotted column name).
+	// Alternative is a second reading of the same parameter; nil where there is none.
 	Alternative *Alternative
 }
 
-// Alternative is another reading of a parameter: a filter at another path.
+// Alternative is another reading of a parameter: a filter at another path. It counts only when the first reading names
+// something that does not exist (its column, or the embed that it stands under) and everything that the alternative
+// names does. It is set in two cases:
+//
+//   - A key of several names, none of them in quotes, as in a.b.eq=1 or a.b=eq.1. The first reading is column b of embed a and stands in
+//     Embeds["a"].Where; the alternative is the column "a.b" of the relation itself: Path is nil, Filter.Field.Name is
+//     "a.b", and all else is as in the first reading.
+//   - A key that ends in an operator while the value begins with one, as in a.cs=eq.1. The first reading is that
+//     column a contains the text "eq.1"; the alternative is column "cs" of embed a: Path is ["a"], and Filter says that
+//     "cs" equals 1. Where the first reading is malformed, as in a.is=eq.1, and select has the embed a, the second is
+//     the only one.
+//
+// A parameter for which both hold, such as a.b.eq=eq.1, has the first as Alternative and the second as
+// Alternative.Filter.Alternative. Whichever names things that exist is meant; the second needs embed a, the first its
+// absence.
 type Alternative struct {
+	// Path names the embed; nil for the relation itself.
 	Path   []string
 	Filter Filter
 }

@@ -1,0 +1,9 @@
+package compile_test
+
+import (
+	"testing"
+
+	"github.com/boughdb/bough/server/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }

@@ -1,0 +1,203 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/branching"
+	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/postgres"
+)
+
+// dataPlane is what the configuration gives main and the branches.
+func (c *Config) dataPlane() *postgres.DataPlane {
+	return &postgres.DataPlane{Roles: c.Roles, Schemas: c.API.Schemas, ManageGrants: c.API.ManageGrants}
+}
+
+// checkDataPlane says what in the names of roles and schemas does not make sense.
+func (c *Config) checkDataPlane() error {
+	var errs []error
+	seen := map[string]bool{}
+	for setting, name := range map[string]string{"roles.anon": c.Roles.Anon, "roles.authenticated": c.Roles.Authenticated, "roles.service": c.Roles.Service} {
+		switch {
+		case name == "" || len(name) > 63 || strings.HasPrefix(name, "pg_") || strings.ContainsRune(name, 0) || name == "public" || name == "none":
+			errs = append(errs, fmt.Errorf("%s: %q cannot be the name of a role", setting, name))
+		case seen[name]:
+			errs = append(errs, fmt.Errorf("roles: %q is named twice; callers of different kinds need different roles", name))
+		}
+		seen[name] = true
+	}
+	if len(c.API.Schemas) == 0 {
+		errs = append(errs, errors.New("api.schemas: name at least one schema"))
+	}
+	for i, name := range c.API.Schemas {
+		switch {
+		case name == "" || len(name) > 63 || strings.HasPrefix(name, "pg_") || name == "information_schema" || name == "auth":
+			errs = append(errs, fmt.Errorf("api.schemas: %q cannot be exposed", name))
+		case slices.Contains(c.API.Schemas[:i], name):
+			errs = append(errs, fmt.Errorf("api.schemas: %q is named twice", name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// branchChanged takes in a notification about a branch; "" stands for those that were missed.
+func (s *server) branchChanged(payload string) {
+	if database := s.branches.Notified(payload); database != "" && database != s.planes.Data.Main() {
+		s.schemas.Forget(database)
+	}
+}
+
+// newSchemas returns the cache of the databases' schemas. It is told of changes where a database does so, and looks for
+// them elsewhere.
+func newSchemas(cfg Config, data *postgres.Cluster, log *slog.Logger) *introspect.Cache {
+	roles := data.DataRoles()
+	return introspect.NewCache(introspect.CacheConfig{
+		Options: introspect.Options{Schemas: cfg.API.Schemas, Roles: roles.All()}, Log: log,
+		Acquire: func(ctx context.Context, database string) (*pgx.Conn, func(), error) {
+			c, err := data.Pools.Acquire(ctx, database)
+			if err != nil {
+				return nil, nil, err
+			}
+			return c.Conn.Conn(), c.Release, nil
+		},
+		Watch: func(database string, invalidate, reset func()) (stop func()) {
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			stop, err := data.WatchSchema(ctx, database, invalidate, reset)
+			if err != nil {
+				log.Debug("a database's schema is looked at now and then", "database", database, "reason", err)
+				return nil
+			}
+			return stop
+		},
+	})
+}
+
+// ensureBranches gives the branches that are there their part of the data plane: they may be older than this program.
+func (s *server) ensureBranches(ctx context.Context) {
+	ready := db.BranchStatusReady
+	everybody := &auth.Principal{Admin: true}
+	for offset := int32(0); ; offset += 100 {
+		page, _, err := s.branches.List(ctx, everybody, branching.ListParams{Status: &ready, Limit: 100, Offset: offset})
+		if err != nil {
+			if ctx.Err() == nil && !errors.Is(err, branching.ErrDisabled) {
+				s.log.Warn("listing branches to bring them up to date", "error", err)
+			}
+			return
+		}
+		for _, b := range page {
+			if b.IsMain {
+				continue
+			}
+			state, err := s.planes.Data.EnsureDataPlane(ctx, b.DatabaseName)
+			if ctx.Err() != nil {
+				return
+			}
+			// A branch may be gone, or be reset, by now.
+			if err != nil || len(state.Warnings) > 0 {
+				s.log.Debug("bringing a branch up to date", "branch", b.Slug, "error", err, "warnings", state.Warnings)
+			}
+		}
+		if len(page) < 100 {
+			return
+		}
+	}
+}
+
+// logDataPlane says how data requests will run; `bough doctor` says more.
+func (s *server) logDataPlane() {
+	roles, main := s.planes.Data.DataRoles(), s.planes.Data.MainState()
+	changes := "by notification"
+	if !main.Notifies {
+		changes = "by looking now and then"
+	}
+	s.log.Info("data requests", "schemas", s.cfg.API.Schemas, "anon", orNone(roles.Anon), "authenticated", orNone(roles.Authenticated),
+		"service", serviceRole(roles), "schema_changes", changes)
+	if len(roles.Made) > 0 {
+		s.log.Info("made database roles", "roles", roles.Made)
+	}
+	for _, f := range dataPlaneFindings(s.cfg, s.planes.Data) {
+		if f.Level != OK {
+			s.log.Warn(f.Text, "advice", f.Advice)
+		}
+	}
+}
+
+func orNone(role string) string {
+	if role == "" {
+		return "(refused)"
+	}
+	return role
+}
+
+func serviceRole(r postgres.DataRoles) string {
+	if r.Service == "" {
+		return "(the connection's role)"
+	}
+	return r.Service
+}
+
+// dataPlaneFindings says what main has of roles, schema auth and notification of schema changes.
+func dataPlaneFindings(cfg Config, cluster *postgres.Cluster) []Finding {
+	roles, main, k := cluster.DataRoles(), cluster.MainState(), cluster.Capabilities()
+	var out []Finding
+	add := func(level Level, text, advice string) { out = append(out, Finding{level, text, advice}) }
+	advice := strings.Join(roles.Advice, "; ")
+	switch {
+	case len(roles.Missing) == 0:
+		add(OK, fmt.Sprintf("data requests run as %s, %s and %s", roles.Anon, roles.Authenticated, serviceRole(roles)), "")
+	case roles.Anon == "" || roles.Authenticated == "":
+		level := Failed
+		if k.CreateRole && len(roles.Made) == 0 {
+			advice += " (where they do not exist, `bough serve` makes them)"
+			level = Warning
+		}
+		add(level, fmt.Sprintf("requests of users are refused: %q cannot run them as %s", k.Role, strings.Join(roles.Missing, ", ")), advice)
+	default:
+		add(Warning, fmt.Sprintf("%q cannot take on the role %s", k.Role, cfg.Roles.Service), advice)
+	}
+	switch {
+	case roles.Bypass:
+	case roles.Service == "":
+		add(Warning, "requests with a service key run as the connection's role, which row-level security of main's tables binds", advice)
+	default:
+		add(Warning, fmt.Sprintf("row-level security binds requests with a service key: %s may not bypass it", roles.Service), advice)
+	}
+	switch {
+	case len(main.Foreign) > 0:
+		add(Warning, "somebody else's functions are used as they are: auth."+strings.Join(main.Foreign, ", auth."),
+			"see that they read the setting request.jwt.claims")
+	case len(main.Missing) == 0:
+		add(OK, "schema auth has its functions for policies", "")
+	}
+	if len(main.Missing) > 0 {
+		add(Warning, "functions for policies are not there or out of date: auth."+strings.Join(main.Missing, ", auth."),
+			fmt.Sprintf("`bough serve` makes them where %q may create the schema auth and functions in it", k.Role))
+	}
+	if main.Notifies {
+		add(OK, "an event trigger tells of changes of main's schema", "")
+	} else {
+		add(OK, "there is no event trigger that tells of changes of main's schema: it is looked at now and then", "")
+	}
+	if len(main.Absent) > 0 {
+		add(Warning, "api.schemas names what main does not have: "+strings.Join(main.Absent, ", "), "create the schema, or take it out of api.schemas")
+	}
+	if main.Ungranted > 0 {
+		add(Warning, fmt.Sprintf("%s has too few privileges on %d tables, sequences or functions of the exposed schemas", roles.Service, main.Ungranted),
+			"grant them, or let api.manage-grants do it at the next start")
+	}
+	for _, w := range main.Warnings {
+		add(Warning, "not set up in main: "+w, "")
+	}
+	return out
+}

@@ -1,0 +1,208 @@
+package httpapi
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/boughdb/bough/gen/api"
+	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/openapi"
+)
+
+// registerDocuments routes the live document and the page that shows it.
+func (a *API) registerDocuments(engine *gin.Engine) {
+	documents := &documents{api: a, known: map[documentKey]document{}}
+	engine.GET("/openapi.json", limitTime, documents.serve)
+	engine.HEAD("/openapi.json", limitTime, documents.serve)
+	docs := gin.WrapH(openapi.Docs())
+	for _, path := range []string{"/docs", "/docs/*file"} {
+		engine.GET(path, docs)
+		engine.HEAD(path, docs)
+	}
+}
+
+// documents are the OpenAPI documents of the databases that were asked for.
+type documents struct {
+	api   *API
+	mu    sync.Mutex
+	known map[documentKey]document
+}
+
+type documentKey struct {
+	database, version string
+	role              int
+}
+
+type document struct {
+	data []byte
+	etag string
+}
+
+// A server keeps so many documents.
+const maxDocuments = 32
+
+func (d *documents) serve(c *gin.Context) {
+	if c.Request.URL.RawQuery != "" {
+		d.api.writeError(c, fault.Validation("this document has no query parameters; X-Branch names a branch"))
+		return
+	}
+	doc, err := d.find(c)
+	if err != nil {
+		d.api.writeError(c, err)
+		return
+	}
+	c.Header("ETag", doc.etag)
+	c.Header("Vary", "X-Branch")
+	c.Header("Cache-Control", "no-cache") // always ask: the schema may have changed
+	if matches(c.GetHeader("If-None-Match"), doc.etag) {
+		c.Status(http.StatusNotModified)
+		return
+	}
+	c.Data(http.StatusOK, "application/json", doc.data)
+}
+
+func (d *documents) find(c *gin.Context) (document, error) {
+	a, ctx := d.api, c.Request.Context()
+	if hasCredentials(c.Request) {
+		p, err := a.principal(c.Request)
+		if err != nil {
+			return document{}, err
+		}
+		c.Request = c.Request.WithContext(auth.NewContext(ctx, p))
+	} else if a.PrivateDocument {
+		return document{}, auth.ErrMissingCredentials
+	}
+	database, err := a.branch(c, false)
+	if err != nil {
+		return document{}, err
+	}
+	schema, err := a.Schemas.Get(ctx, database)
+	if err != nil {
+		return document{}, err
+	}
+	role := introspect.Owner
+	if a.PrivateDocument {
+		name, err := a.Tables.Role(auth.FromContext(c.Request.Context()))
+		if err != nil {
+			return document{}, err
+		}
+		role = schema.Role(name)
+	}
+	key := documentKey{database, schema.Version, role}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if doc, ok := d.known[key]; ok {
+		return doc, nil
+	}
+	fixed, err := api.GetSpec()
+	if err != nil {
+		return document{}, fmt.Errorf("reading the contract: %w", err)
+	}
+	data, err := openapi.Extend(fixed, schema, openapi.Options{Role: role, BaseURL: a.PublicURL, Anonymous: a.AnonymousAccess})
+	if err != nil {
+		return document{}, fmt.Errorf("describing the tables: %w", err)
+	}
+	for old := range d.known {
+		// An older version of the same schema is of no more use.
+		if old.database == database && old.role == role || len(d.known) >= maxDocuments {
+			delete(d.known, old)
+		}
+	}
+	doc := document{data, openapi.ETag(data)}
+	d.known[key] = doc
+	return doc, nil
+}
+
+// matches tells whether an If-None-Match header names the entity tag (RFC 9110, section 13.1.2).
+func matches(header, etag string) bool {
+	for _, tag := range strings.Split(header, ",") {
+		tag = strings.TrimSpace(tag)
+		if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+// ListTables lists the tables that the caller may use.
+func (a *API) ListTables(ctx context.Context, r api.ListTablesRequestObject) (api.ListTablesResponseObject, error) {
+	p := auth.FromContext(ctx)
+	if p.Scopes != nil && !slices.Contains(p.Scopes, auth.ReadSchema) && !slices.Contains(p.Scopes, auth.ReadTables) {
+		return nil, p.Require(auth.ReadSchema)
+	}
+	ref := ""
+	if r.Params.XBranch != nil {
+		ref = *r.Params.XBranch
+	}
+	route, err := a.Branches.Route(ctx, p, ref, false)
+	if err != nil {
+		return nil, err
+	}
+	schema, err := a.Schemas.Get(ctx, route.Database)
+	if err != nil {
+		return nil, err
+	}
+	name, err := a.Tables.Role(p)
+	if err != nil {
+		return nil, err
+	}
+	role := schema.Role(name)
+	list := api.TableList{Tables: []api.TableInfo{}}
+	for _, rel := range schema.Relations {
+		if info, ok := tableInfo(rel, role); ok {
+			list.Tables = append(list.Tables, info)
+		}
+	}
+	return api.ListTables200JSONResponse(list), nil
+}
+
+func tableInfo(rel *introspect.Relation, role int) (api.TableInfo, bool) {
+	info := api.TableInfo{
+		Schema: rel.Schema, Name: rel.Name, Path: "/api/v1/tables/" + url.PathEscape(rel.Plural), Kind: kinds[byte(rel.Kind)],
+		Columns: []api.ColumnInfo{}, PrimaryKey: []string{}, Operations: []api.TableInfoOperations{},
+	}
+	for _, op := range []struct {
+		allowed   bool
+		privilege introspect.Privilege
+		name      api.TableInfoOperations
+	}{
+		{true, introspect.Select, api.TableInfoOperationsSelect}, {rel.Insertable, introspect.Insert, api.TableInfoOperationsInsert},
+		{rel.Updatable, introspect.Update, api.TableInfoOperationsUpdate}, {rel.Deletable, introspect.Delete, api.TableInfoOperationsDelete},
+	} {
+		may := rel.Grants.Can(role, op.privilege)
+		for _, col := range rel.Columns {
+			may = may || col.Grants.Can(role, op.privilege)
+		}
+		if op.allowed && may {
+			info.Operations = append(info.Operations, op.name)
+		}
+	}
+	if rel.Comment != "" {
+		info.Comment = &rel.Comment
+	}
+	for _, col := range rel.Columns {
+		column := api.ColumnInfo{Name: col.Name, Type: col.TypeSQL, Nullable: !col.NotNull, HasDefault: col.HasDefault, Generated: col.Generated}
+		if col.Comment != "" {
+			column.Comment = &col.Comment
+		}
+		info.Columns = append(info.Columns, column)
+	}
+	for _, col := range rel.PrimaryKey {
+		info.PrimaryKey = append(info.PrimaryKey, col.Name)
+	}
+	return info, len(info.Operations) > 0
+}
+
+var kinds = map[byte]api.TableInfoKind{
+	'r': api.TableInfoKindTable, 'p': api.TableInfoKindPartitionedTable, 'v': api.TableInfoKindView,
+	'm': api.TableInfoKindMaterializedView, 'f': api.TableInfoKindForeignTable,
+}

@@ -1,0 +1,89 @@
+package rows
+
+import (
+	"fmt"
+	"io"
+	"sync"
+)
+
+// threshold is the size up to which a body stays in memory, and the size of the pieces in which it is written then.
+const threshold = 32 << 10
+
+// Body collects an answer. While it is small it is held in memory, so that it can have a Content-Length, and the status
+// and the headers can still change; beyond that it goes to the client as it grows.
+type Body struct {
+	buf   []byte
+	start func() (io.Writer, error)
+	w     io.Writer // nil until it streams
+	hold  bool
+
+	// The columns of the encoders that write to the body, and the text of their keys.
+	columns []column
+	keys    []byte
+}
+
+var bodies = sync.Pool{New: func() any { return &Body{buf: make([]byte, 0, threshold+threshold/4)} }}
+
+// NewBody returns an empty body. start is called once when the threshold is passed: it writes the header and returns
+// where the body goes. With hold, or without start, all of it is kept in memory: answers to writes must wait for the end
+// of the transaction. The caller releases the body.
+func NewBody(start func() (io.Writer, error), hold bool) *Body {
+	b := bodies.Get().(*Body)
+	b.start, b.hold = start, hold || start == nil
+	return b
+}
+
+// Bytes returns what has not been written to the client: all of a body that does not stream. It is valid until the next
+// row or Release.
+func (b *Body) Bytes() []byte { return b.buf }
+
+// Streaming reports whether a part of the body is on its way to the client, and the header before it.
+func (b *Body) Streaming() bool { return b.w != nil }
+
+// Finish writes the rest of a body that streams; otherwise it does nothing. It is called when all statements have
+// succeeded.
+func (b *Body) Finish() error {
+	if b.w == nil {
+		return nil
+	}
+	if err := b.flush(); err != nil {
+		return fmt.Errorf("%w: %w", ErrAborted, err)
+	}
+	return nil
+}
+
+// Release gives the memory of the body back. Neither the body nor its bytes nor the sinks that write to it may be used
+// any more.
+func (b *Body) Release() {
+	if cap(b.buf) > 4*threshold || cap(b.columns) > 1024 || cap(b.keys) > threshold {
+		return
+	}
+	*b = Body{buf: b.buf[:0], columns: b.columns[:0], keys: b.keys[:0]}
+	bodies.Put(b)
+}
+
+// grown is called by the sinks after each row. It blocks while the client is slow.
+func (b *Body) grown() error {
+	if len(b.buf) < threshold || b.hold {
+		return nil
+	}
+	return b.flush()
+}
+
+func (b *Body) flush() error {
+	if b.w == nil {
+		w, err := b.start()
+		if err != nil {
+			return fmt.Errorf("starting the answer: %w", err)
+		}
+		b.w = w
+	}
+	if _, err := b.w.Write(b.buf); err != nil {
+		return fmt.Errorf("writing to the client: %w", err)
+	}
+	if cap(b.buf) > 4*threshold { // after a very long row
+		b.buf = make([]byte, 0, threshold+threshold/4)
+	}
+	b.buf = b.buf[:0]
+	return nil
+}

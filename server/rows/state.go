@@ -1,0 +1,252 @@
+package rows
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+)
+
+// idle is the status of a connection outside transactions.
+const idle = 'I'
+
+// state is what the package keeps of a connection: its prepared statements and memory that is used again.
+type state struct {
+	conn     *pgconn.PgConn
+	cache    cache
+	serial   uint64 // of the transaction
+	busy     bool
+	watch    watch
+	requests []request
+	closes   int           // how many statements are closed by the pipeline
+	out      []byte        // messages to be sent
+	flushed  chan struct{} // closed when all messages are sent; nil if they were sent before reading
+
+	params  [][]byte
+	scratch []byte
+}
+
+// request is a statement that was sent.
+type request struct {
+	entry  *prepared // nil if unnamed
+	parses bool      // entry is not known to the server yet
+	step   int       // index of the step, or -1 for a statement of our own
+}
+
+// batch is what one pipeline does.
+type batch struct {
+	control  string // a statement of our own to begin with, or ""
+	session  *Session
+	settings bool // whether to make the session's settings
+	steps    []Step
+	// late is set in a transaction that has answered already, so that it cannot be tried again: statements that may
+	// have become invalid in the meantime are not used.
+	late bool
+}
+
+const stateKey = "github.com/boughdb/bough/server/rows"
+
+func stateOf(conn *pgconn.PgConn) (*state, error) {
+	st, ok := conn.CustomData()[stateKey].(*state)
+	if !ok {
+		st = &state{conn: conn, cache: cache{limit: defaultStatements, entries: map[cacheKey]*prepared{}}}
+		st.watch.conn = conn
+		st.watch.fire = func() { defer st.watch.wg.Done(); st.watch.cancel() }
+		conn.CustomData()[stateKey] = st
+	}
+	if st.busy {
+		return nil, errBusy
+	}
+	return st, nil
+}
+
+// attempt sends a batch and reads the answers. Afterwards the connection is at rest, if it is not closed, but may be in
+// a transaction if the batch begins one or belongs to one. stale reports whether the batch failed because of a prepared
+// statement that is dropped now, so that another attempt may succeed.
+func (st *state) attempt(ctx context.Context, b batch) (stale bool, err error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	if st.conn.IsClosed() {
+		return false, errClosed
+	}
+	st.busy = true
+	if err := st.compose(b); err != nil {
+		st.settle(0)
+		return false, err
+	}
+	err = st.exchange(ctx, b.steps)
+	if err == nil {
+		return false, nil
+	}
+	stale = st.dropStale(err)
+	if ctxErr := ctx.Err(); ctxErr != nil && !errors.Is(err, ctxErr) {
+		err = fmt.Errorf("%w: %w", ctxErr, err)
+	}
+	return stale, err
+}
+
+var errClosed = errors.New("the connection is closed")
+
+// compose encodes the messages of a batch.
+func (st *state) compose(b batch) error {
+	st.out, st.requests = st.out[:0], st.requests[:0]
+	st.closes = len(st.cache.closing)
+	for _, name := range st.cache.closing {
+		var err error
+		if st.out, err = (&pgproto3.Close{ObjectType: 'S', Name: name}).Encode(st.out); err != nil {
+			return err
+		}
+	}
+	unnamed := b.session != nil && b.session.Unnamed
+	if b.control != "" {
+		// Unnamed, because it must work when prepared statements were lost.
+		if err := st.queue(b.control, "", nil, -1, true, false); err != nil {
+			return err
+		}
+	}
+	if b.settings && !b.session.empty() {
+		if err := st.queueSettings(b.session); err != nil {
+			return err
+		}
+	}
+	role := ""
+	if b.session != nil {
+		role = b.session.Role
+	}
+	for i := range b.steps {
+		if r := b.steps[i].Result; r != nil {
+			r.reset()
+		}
+		s := b.steps[i].Statement
+		if err := st.queue(s.SQL, role, s.Args, i, unnamed, b.late); err != nil {
+			return err
+		}
+	}
+	var err error
+	st.out, err = (&pgproto3.Sync{}).Encode(st.out)
+	return err
+}
+
+// queueSettings adds the statement that makes the session's settings.
+func (st *state) queueSettings(s *Session) error {
+	st.scratch = s.shape(st.scratch[:0])
+	var p *prepared
+	parses := false
+	if s.Unnamed {
+		if err := st.parse("", s.settingsSQL()); err != nil {
+			return err
+		}
+	} else if p = st.cache.entries[cacheKey{settingsRole, string(st.scratch)}]; p != nil {
+		st.cache.use(p)
+	} else {
+		p, parses = st.cache.add(cacheKey{settingsRole, string(st.scratch)}), true
+	}
+	st.requests = append(st.requests, request{entry: p, parses: parses, step: -1})
+	if parses {
+		if err := st.parse(p.name, s.settingsSQL()); err != nil {
+			return err
+		}
+	}
+	st.params, st.scratch = s.values(st.params[:0], st.scratch[:0])
+	return st.execute(p, st.params)
+}
+
+// queue adds a statement, and has it parsed if the server does not hold it.
+func (st *state) queue(sql, role string, args [][]byte, step int, unnamed, late bool) error {
+	key := cacheKey{role, sql}
+	if unnamed {
+		st.requests = append(st.requests, request{step: step})
+		if err := st.parse("", key.text()); err != nil {
+			return err
+		}
+		return st.execute(nil, args)
+	}
+	p := st.cache.entries[key]
+	if p != nil && late && p.serial != st.serial {
+		st.cache.drop(p)
+		p = nil
+	}
+	if p != nil {
+		st.cache.use(p)
+		st.requests = append(st.requests, request{entry: p, step: step})
+		return st.execute(p, args)
+	}
+	p = st.cache.add(key)
+	// What follows in this pipeline may use the statement at once.
+	p.serial = st.serial
+	st.requests = append(st.requests, request{entry: p, parses: true, step: step})
+	if err := st.parse(p.name, key.text()); err != nil {
+		return err
+	}
+	return st.execute(p, args)
+}
+
+func (st *state) parse(name, sql string) (err error) {
+	st.out, err = (&pgproto3.Parse{Name: name, Query: sql}).Encode(st.out)
+	return err
+}
+
+func (st *state) execute(p *prepared, args [][]byte) (err error) {
+	bind := pgproto3.Bind{Parameters: args}
+	if p != nil {
+		bind.PreparedStatement = p.name
+	}
+	if st.out, err = bind.Encode(st.out); err != nil {
+		return fmt.Errorf("encoding %d parameters: %w", len(args), err)
+	}
+	st.out, err = (&pgproto3.Execute{}).Encode(st.out)
+	return err
+}
+
+// settle brings the cache in line with what the server did: of the requests, the first done were parsed.
+func (st *state) settle(done int) {
+	for i := done; i < len(st.requests); i++ {
+		if r := &st.requests[i]; r.parses {
+			st.cache.remove(r.entry)
+		}
+	}
+	if cap(st.out) > 4*threshold {
+		st.out = nil
+	}
+	if cap(st.scratch) > 4*threshold {
+		st.scratch, st.params = nil, nil
+	}
+	st.busy = false
+}
+
+// dropStale reports whether an error is about a prepared statement that has become invalid or was lost. The statements
+// concerned are dropped, so that another attempt finds all in order.
+func (st *state) dropStale(err error) bool {
+	var e *pgconn.PgError
+	if !errors.As(err, &e) || st.conn.IsClosed() {
+		return false
+	}
+	// The message of 0A000 is translated, its code is that of every feature that PostgreSQL lacks.
+	if e.Code != "26000" && (e.Code != "0A000" || e.Routine != "RevalidateCachedQuery") {
+		return false
+	}
+	if e.Code == "26000" { // if one was lost, all were
+		for _, p := range st.cache.entries {
+			st.cache.drop(p)
+		}
+		return true
+	}
+	// Which one it was is known, but a change of the schema may have made others of the batch invalid as well.
+	for i := range st.requests {
+		if p := st.requests[i].entry; p != nil {
+			st.cache.drop(p)
+		}
+	}
+	return true
+}
+
+// discard closes a connection that is in doubt, so that the pool makes a new one.
+func (st *state) discard() {
+	ctx, stop := context.WithTimeout(context.Background(), time.Second)
+	defer stop()
+	_ = st.conn.Close(ctx)
+}

@@ -1,0 +1,114 @@
+package tables
+
+import (
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/rows"
+)
+
+// sqlState is the SQLSTATE of a PostgreSQL error; "" for others.
+func sqlState(err error) string {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e.Code
+	}
+	return ""
+}
+
+// explain turns an error of the user's statement into one for the caller. Others stay as they are.
+func explain(c *Call, err error) error {
+	var e *pgconn.PgError
+	if err == nil || errors.Is(err, rows.ErrAborted) || !errors.As(err, &e) {
+		return err
+	}
+	if e.Code == "PGRST" {
+		if f := raised(e); f != nil {
+			return f
+		}
+	}
+	f := &fault.Error{Kind: kindOf(c, e), Code: e.Code, Message: e.Message, Details: e.Detail, Hint: e.Hint}
+	switch {
+	case e.Code[:2] == "PT": // RAISE with SQLSTATE 'PTxyz' asks for a status
+		if status, err := strconv.Atoi(e.Code[2:]); err == nil && status >= 200 && status <= 599 {
+			f.Status = status
+		}
+	case e.Code == "57014":
+		f.Message = "the statement took too long and was given up"
+		f.Hint = "ask for less, by filters, limit or select; an index may help"
+	case f.Kind == fault.Unavailable:
+		f.RetryAfter = time.Second
+	case (e.Code == "22007" || e.Code == "22008") && strings.Contains(c.Query, "+") && f.Hint == "":
+		f.Hint = "a plus sign in a query string is a space: encode it as %2B"
+	case strings.HasPrefix(e.Code, "22") && strings.Contains(c.Query, "eq.") && f.Hint == "" && strings.Contains(e.Message, `"eq.`):
+		f.Hint = "write {column}.eq=value or {column}=eq.value, not both"
+	}
+	return f
+}
+
+// raised reads what RAISE … USING ERRCODE 'PGRST' carries: the body in the message, status and headers in the detail.
+func raised(e *pgconn.PgError) *fault.Error {
+	var body struct{ Code, Message, Details, Hint string }
+	var detail struct{ Status int }
+	if json.Unmarshal([]byte(e.Message), &body) != nil || json.Unmarshal([]byte(e.Detail), &detail) != nil {
+		return nil
+	}
+	if body.Code == "" || detail.Status < 200 || detail.Status > 599 {
+		return nil
+	}
+	return &fault.Error{Kind: fault.Invalid, Status: detail.Status, Code: body.Code, Message: body.Message, Details: body.Details, Hint: body.Hint}
+}
+
+// kindOf gives a SQLSTATE its kind (PostgreSQL, appendix A). What the statement's author did wrong is Invalid; what is
+// wrong in the database itself is Internal, and still told: it is the user's own database.
+func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
+	switch e.Code {
+	case "23503", "23505":
+		return fault.Conflict
+	case "25006":
+		return fault.MethodNotAllowed
+	case "42501":
+		if c.Principal == nil {
+			return fault.Unauthorized
+		}
+		return fault.Forbidden
+	case "42P01", "42883":
+		return fault.NotFound
+	case "P0001", "21000":
+		return fault.Invalid
+	case "40001", "40P01", "55P03", "57014", "57P01", "57P02", "57P03":
+		return fault.Unavailable
+	case "53400":
+		return fault.Internal
+	}
+	switch e.Code[:2] {
+	case "08", "53":
+		return fault.Unavailable
+	case "25", "2D", "38", "39", "3B", "54", "55", "57", "58", "F0", "HV", "P0", "XX":
+		return fault.Internal
+	}
+	return fault.Invalid
+}
+
+// Errors of requests.
+var (
+	errSchema     = fault.New(fault.NotAcceptable, "PGRST106", "the schema is not exposed")
+	errPreference = fault.New(fault.Invalid, "PGRST122", "Invalid preferences given with handling=strict")
+	errBody       = fault.New(fault.Invalid, "PGRST102", "the body cannot be read")
+	errMediaType  = fault.New(fault.UnsupportedMediaType, "unsupported_media_type", "the body has a media type that is not read here")
+	errAffected   = fault.New(fault.Invalid, "PGRST124", "the write affects another number of rows than the preferences allow")
+	errRange      = fault.New(fault.RangeNotSatisfiable, "PGRST103", "Requested range not satisfiable")
+	errNoRecord   = fault.New(fault.NotFound, "not_found", "there is no such record")
+	errNoTable    = fault.New(fault.NotFound, "PGRST205", "there is no such table")
+	errUnfiltered = fault.New(fault.Invalid, "validation_error", "a write without a filter would change every record; it is refused").
+			WithHint("add a filter, such as id.eq=1, or say that you mean every record: @all=true")
+	errPrecondition = fault.New(fault.PreconditionFailed, "precondition_failed", "the record has changed since it was read")
+	errNoKey        = fault.New(fault.Invalid, "validation_error", "the relation has no primary key, so its records have no paths").
+			WithHint("use filters instead")
+)

@@ -1,0 +1,256 @@
+package tables
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/boughdb/bough/server/compile"
+	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/query"
+	"github.com/boughdb/bough/server/rows"
+)
+
+// plan is how a request is carried out: its statements, what becomes of their rows, and what the answer's head says.
+type plan struct {
+	// before runs first, in the same transaction; nil where there is nothing to do.
+	before    *compile.Statement
+	statement *compile.Statement
+	// count gives the number of all records, in its only value; nil where it was not asked for.
+	count *compile.Statement
+	// estimate has count explained instead of run.
+	estimate bool
+	// form says how the rows are written; without a sink they are discarded.
+	form form
+	// hold keeps the whole body in memory until the end: of the transaction, or because the head depends on it.
+	hold bool
+	// decide looks at a result before the transaction is committed; an error rolls it back. nil commits always.
+	decide func(res *rows.Result) error
+	// early looks at the total before there is a head.
+	early func(total *int64) error
+	// head makes the answer's head. res is nil while rows are still coming.
+	head func(res *rows.Result, total *int64, body []byte) (*Head, error)
+}
+
+// run carries out a plan: one round trip, unless something is to be decided before the commit.
+func (r *request) run(ctx context.Context, p *plan, a Answer) error {
+	conn, err := r.s.acquire(ctx, r.Database)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var timer *time.Timer
+	if r.s.cfg.StatementTimeout > 0 {
+		timer = time.AfterFunc(r.s.cfg.StatementTimeout, func() { cancel(errTimer) })
+		defer timer.Stop()
+	}
+
+	var total *int64
+	counted := &rows.Values{}
+	var steps []rows.Step
+	if p.count != nil {
+		steps = append(steps, rows.Step{Statement: p.count, Sink: counted})
+	}
+	readTotal := func() error {
+		if p.count == nil || total != nil {
+			return nil
+		}
+		n, err := totalOf(counted, p.estimate)
+		total = &n
+		if err == nil && p.early != nil {
+			err = p.early(total)
+		}
+		return err
+	}
+	if p.before != nil {
+		steps = append(steps, rows.Step{Statement: p.before})
+	}
+	body := rows.NewBody(func() (io.Writer, error) {
+		// What comes now takes as long as the client takes to read it.
+		if timer != nil {
+			timer.Stop()
+		}
+		if err := readTotal(); err != nil {
+			return nil, err
+		}
+		h, err := p.head(nil, total, nil)
+		if err != nil {
+			return nil, err
+		}
+		if h.Outcome == 0 {
+			h.Outcome = OK
+		}
+		h.Length = -1
+		r.begun = true
+		return a.Begin(h)
+	}, p.hold || r.Method == "HEAD")
+	defer body.Release()
+	res := &rows.Result{}
+	step := rows.Step{Statement: p.statement, Result: res}
+	if p.form.media.Plan != nil {
+		step.Statement = explained(p.statement, p.form.media.Plan)
+	}
+	if p.form.sink != nil {
+		step.Sink = p.form.sink(body, step.Statement.Output)
+	}
+	steps = append(steps, step)
+	err = r.exchange(ctx, conn.Conn.Conn().PgConn(), p, res, steps)
+	if err == nil {
+		err = readTotal()
+	}
+	if err != nil {
+		return r.failed(ctx, err)
+	}
+	if body.Streaming() {
+		return body.Finish()
+	}
+	h, err := p.head(res, total, body.Bytes())
+	if err != nil {
+		return err
+	}
+	if h.Outcome == 0 {
+		h.Outcome = OK
+	}
+	return finish(h, body.Bytes(), a)
+}
+
+// finish sends an answer that is in memory.
+func finish(h *Head, body []byte, a Answer) error {
+	if h.Outcome == NoContent || h.Outcome == NotModified || h.empty {
+		body = nil
+		h.ContentType = ""
+	}
+	h.Length = len(body)
+	w, err := a.Begin(h)
+	if err == nil && len(body) > 0 {
+		_, err = w.Write(body)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: writing to the client: %w", rows.ErrAborted, err)
+	}
+	return nil
+}
+
+// failed finds out what a failure means for the client.
+func (r *request) failed(ctx context.Context, err error) error {
+	var single *rows.NotSingleError
+	switch {
+	case errors.Is(err, rows.ErrAborted):
+		r.begun = true
+	case errors.As(err, &single) && single.Rows == 0 && r.Key != nil:
+		return r.absent()
+	case errors.As(err, &single):
+		return notSingle(single.Rows)
+	case errors.Is(context.Cause(ctx), errTimer):
+		return errStatementTime
+	}
+	return err
+}
+
+func notSingle(n int64) error {
+	return &fault.Error{
+		Kind: fault.NotAcceptable, Code: "PGRST116", Message: "Cannot coerce the result to a single JSON object",
+		Details: fmt.Sprintf("The result contains %d rows", n),
+	}
+}
+
+// totalOf reads the result of the count, or of its plan.
+func totalOf(v *rows.Values, estimate bool) (int64, error) {
+	if len(v.Rows) != 1 || len(v.Rows[0]) != 1 || v.Rows[0][0] == nil {
+		return 0, errors.New("the count gave no number")
+	}
+	text := *v.Rows[0][0]
+	if !estimate {
+		var n int64
+		_, err := fmt.Sscan(text, &n)
+		return n, err
+	}
+	var explained []struct {
+		Plan struct {
+			Rows float64 `json:"Plan Rows"`
+		}
+	}
+	if err := json.Unmarshal([]byte(text), &explained); err != nil || len(explained) != 1 {
+		return 0, fmt.Errorf("reading a plan: %w", err)
+	}
+	return int64(explained[0].Plan.Rows), nil
+}
+
+// form is how an answer is written.
+type form struct {
+	media query.Media
+	// single tells that exactly one row is asked for.
+	single bool
+	sink   func(b *rows.Body, outputs []compile.Output) rows.Sink
+}
+
+// formOf chooses how rows are written, from what the client accepts. one says that the answer is one object unless the
+// client asks for an array.
+func (r *request) formOf(one bool) (form, error) {
+	for _, m := range r.media {
+		o := rows.Options{StripNulls: m.StripNulls}
+		f := form{media: m}
+		switch m.Kind {
+		case query.MediaAny, query.MediaJSON:
+			f.media.Kind, f.single = query.MediaJSON, one
+		case query.MediaObject:
+			f.single = true
+		case query.MediaArray:
+		case query.MediaCSV:
+			f.sink = rows.NewCSV
+		case query.MediaNDJSON:
+			f.sink = func(b *rows.Body, out []compile.Output) rows.Sink { return rows.NewNDJSON(b, out, o) }
+		case query.MediaPlan:
+			if !r.s.cfg.Explain {
+				continue
+			}
+			f.sink = func(b *rows.Body, out []compile.Output) rows.Sink { return newPlanText(b, out, m.Plan) }
+		default:
+			continue
+		}
+		switch {
+		case f.sink != nil:
+		case f.single:
+			f.sink = func(b *rows.Body, out []compile.Output) rows.Sink { return rows.NewObject(b, out, o) }
+		default:
+			f.sink = func(b *rows.Body, out []compile.Output) rows.Sink { return rows.NewObjects(b, out, o) }
+		}
+		return f, nil
+	}
+	return form{}, errMedia
+}
+
+var errMedia = fault.New(fault.NotAcceptable, "PGRST107", "None of the accepted media types can be made of records").
+	WithHint("accept application/json, text/csv or application/x-ndjson")
+
+// exchange runs the statements. A transaction that may have to be undone costs a second round trip.
+func (r *request) exchange(ctx context.Context, conn *pgconn.PgConn, p *plan, res *rows.Result, steps []rows.Step) error {
+	rollback := r.prefer.Tx == query.TxRollback && !r.safe()
+	if p.decide == nil && !rollback {
+		return rows.Run(ctx, conn, r.session(), steps...)
+	}
+	tx, err := rows.Begin(ctx, conn, r.session(), "")
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback(ctx)
+	if err := tx.Run(ctx, steps...); err != nil {
+		return err
+	}
+	if p.decide != nil {
+		if err := p.decide(res); err != nil {
+			return err
+		}
+	}
+	if rollback {
+		return tx.CheckConstraints(ctx)
+	}
+	return tx.Commit(ctx)
+}
