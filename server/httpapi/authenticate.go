@@ -16,7 +16,9 @@ import (
 var everyKind = openapi3.SecurityRequirements{{"ServiceKey": {}}, {"ClientKey": {}}, {"BearerAuth": {}}}
 
 // principal returns the caller that the request's credential stands for, of whatever kind.
-func (a *API) principal(r *http.Request) (*auth.Principal, error) { return a.principalFor(r, everyKind) }
+func (a *API) principal(r *http.Request) (*auth.Principal, error) {
+	return a.principalFor(r, everyKind)
+}
 
 // principalFor returns the caller that the request's credential stands for. A request has one credential, of a kind that
 // the operation takes: of two it would not be clear which one counts.
