@@ -5,7 +5,12 @@ on conflict on constraint api_keys_hash_key do nothing
 returning *;
 
 -- name: GetAPIKeyByHash :one
-select * from api_keys where hash = @hash;
+-- The key with what its user is at present. A user who is not of this server is no administrator.
+select sqlc.embed(k), coalesce(u.role = 'admin', false)::boolean as user_is_admin,
+    (u.disabled_at is not null)::boolean as user_disabled
+from api_keys k
+left join users u on u.id = k.user_id
+where k.hash = @hash;
 
 -- name: ListAPIKeys :many
 -- user_id null lists everybody's keys.

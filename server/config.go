@@ -39,6 +39,8 @@ type Config struct {
 	LogFormat          string
 	TrustedProxies     []string
 	ShutdownTimeout    time.Duration
+	Auth               AuthConfig
+	Mail               MailConfig
 	Roles              postgres.RoleNames
 	API                struct {
 		Schemas          []string
@@ -48,9 +50,6 @@ type Config struct {
 		StatementTimeout time.Duration
 		Explain          bool
 		PrivateDocument  bool
-	}
-	Auth struct {
-		AnonymousAccess bool
 	}
 	Branching struct {
 		Enabled          bool
@@ -121,6 +120,8 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")
 	f.Int32Var(&c.Pool.Control, "pool.control", 30, "most connections to the control database")
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
+	c.Auth.settings(f)
+	c.Mail.settings(f)
 	return f
 }
 
@@ -129,7 +130,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 func mainConnections() int32 { return int32(min(max(4*runtime.NumCPU(), 10), 60)) }
 
 // Secrets are the settings whose values are never shown in full.
-var Secrets = []string{"service-key", "database-url", "control-database-url"}
+var Secrets = []string{"service-key", "database-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
 
 // Origin says where a setting's value came from.
 type Origin string
@@ -297,6 +298,11 @@ func (c *Config) check() error {
 	if c.Branching.SeedPath != "" {
 		if info, err := os.Stat(c.Branching.SeedPath); err != nil || !info.IsDir() {
 			bad("branching.seed-path: %q is not a directory", c.Branching.SeedPath)
+		}
+	}
+	for _, err := range []error{c.Auth.check(), c.Mail.check()} {
+		if err != nil {
+			errs = append(errs, err)
 		}
 	}
 	sort.Slice(errs, func(i, j int) bool { return errs[i].Error() < errs[j].Error() })

@@ -77,6 +77,16 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"hidden schema":     {file: "api: {schemas: [public, auth]}\n", want: "api.schemas"},
 		"no schema":         {file: "api: {schemas: []}\n", want: "api.schemas"},
 		"control alone":     {env: map[string]string{"BOUGH_CONTROL_DATABASE_URL": "postgres://x/y"}, want: "needs database-url"},
+		"short access":      {file: "auth: {access_token_lifetime: 1s}\n", want: "auth.access-token-lifetime"},
+		"short session":     {file: "auth: {refresh_token_lifetime: 1m}\n", want: "auth.refresh-token-lifetime"},
+		"wide redirect":     {file: "auth: {redirect_urls: ['https://*']}\n", want: "auth.redirect-urls"},
+		"short password":    {env: map[string]string{"BOUGH_AUTH_PASSWORD_MIN_LENGTH": "4"}, want: "auth.password-min-length"},
+		"cheap hash":        {env: map[string]string{"BOUGH_AUTH_ARGON2_MEMORY": "64"}, want: "auth.argon2"},
+		"short encryption":  {env: map[string]string{"BOUGH_AUTH_ENCRYPTION_KEY": "secret"}, want: "auth.encryption-key"},
+		"half an issuer":    {env: map[string]string{"BOUGH_AUTH_EXTERNAL_ISSUER": "https://x"}, want: "set together"},
+		"open JWKS":         {file: "auth: {external_issuer: x, external_audience: y, external_jwks_url: 'http://id.example/jwks'}\n", want: "https URL"},
+		"sender":            {file: "mail: {from: nobody}\n", want: "mail.from"},
+		"mail TLS":          {file: "mail: {smtp_tls: perhaps}\n", want: "mail.smtp-tls"},
 		"no seed directory": {env: map[string]string{"BOUGH_BRANCHING_SEED_PATH": "/nowhere"}, want: "branching.seed-path"},
 	} {
 		t.Run(name, func(t *testing.T) {

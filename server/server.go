@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"sync"
@@ -29,6 +30,7 @@ import (
 	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/postgres"
 	"github.com/boughdb/bough/server/tables"
+	"github.com/boughdb/bough/server/users"
 )
 
 // Hooks are called while the server starts. Both may be nil.
@@ -80,6 +82,8 @@ type server struct {
 	planes   *Planes
 	keys     *auth.Keys
 	tokens   *auth.Tokens
+	signer   *auth.Signer
+	users    *users.Service
 	branches *branching.Service
 	schemas  *introspect.Cache
 	tables   *tables.Service
@@ -93,7 +97,9 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	s := &server{cfg: cfg, log: log, planes: planes, registry: prometheus.NewRegistry(), process: uuid.New()}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.keys = auth.NewKeys(planes.Control)
-	s.tokens = auth.NewTokens(planes.Control, cfg.BaseURL())
+	if err := s.newUsers(); err != nil {
+		return nil, err
+	}
 	var err error
 	s.branches, err = branching.New(ctx, planes.Control, planes.Data, branching.Config{
 		Enabled: cfg.Branching.Enabled, MaxBranches: cfg.Branching.MaxBranches, MaxPerUser: cfg.Branching.MaxPerUser,
@@ -105,21 +111,25 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	}
 	workers := river.NewWorkers()
 	s.branches.AddWorker(workers)
+	s.users.AddWorker(workers)
+	queues := s.users.Queues()
+	maps.Copy(queues, s.branches.Queues())
 	s.jobs, err = river.NewClient(riverpgxv5.New(planes.Control), &river.Config{
-		Queues: s.branches.Queues(), Workers: workers, ErrorHandler: s.branches.ErrorHandler(),
+		Queues: queues, Workers: workers, ErrorHandler: jobErrors{s.branches.ErrorHandler(), s},
 		Logger: quietLogger(log), RescueStuckJobsAfter: 24 * time.Hour,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("making the job queue: %w", err)
 	}
 	s.branches.SetJobs(s.jobs)
+	s.users.SetJobs(s.jobs)
 	s.schemas = newSchemas(cfg, planes.Data, log)
 	s.tables = newTables(cfg, planes.Data, s.schemas, log)
 	planes.Data.Announce = s.announceHold
 
 	s.registry.MustRegister(branchCollector{s.branches, log}, poolCollector{planes})
 	api := &httpapi.API{
-		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
+		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
 		PublicURL: cfg.PublicBaseURL,
 		Checks: map[string]func(context.Context) error{
@@ -146,6 +156,9 @@ func (h levelHandler) Enabled(ctx context.Context, l slog.Level) bool {
 func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) error {
 	made, err := s.keys.EnsureServiceKey(ctx, s.cfg.ServiceKey)
 	if err != nil {
+		return err
+	}
+	if err := s.startUsers(ctx); err != nil {
 		return err
 	}
 	// Background work outlives the requests: it ends when they have ended.
@@ -258,6 +271,7 @@ func (s *server) sweep(ctx context.Context) {
 		if _, err := db.New(s.planes.Control).SweepAPIKeys(ctx); err != nil && ctx.Err() == nil {
 			s.log.Warn("sweeping revoked keys", "error", err)
 		}
+		s.sweepUsers(ctx)
 	}
 }
 
@@ -265,6 +279,7 @@ func (s *server) sweep(ctx context.Context) {
 const (
 	keysChannel        = "bough_keys"
 	signingKeysChannel = "bough_signing_keys"
+	revocationsChannel = "bough_revocations"
 	holdChannel        = "bough_hold"
 )
 
@@ -296,11 +311,14 @@ func (s *server) notifications() *postgres.Listener {
 		Reset: func() {
 			s.keys.Forget("")
 			s.tokens.Forget()
+			s.signer.Forget()
+			s.loadRevocations()
 			s.branchChanged("")
 		},
 		Handlers: map[string]func(string){
 			keysChannel:        s.keys.Forget,
-			signingKeysChannel: func(string) { s.tokens.Forget() },
+			signingKeysChannel: func(string) { s.tokens.Forget(); s.signer.Forget() },
+			revocationsChannel: s.tokens.Notified,
 			branching.Channel:  s.branchChanged,
 			holdChannel: func(payload string) {
 				var h hold

@@ -44,6 +44,13 @@ func TestOutputs(t *testing.T) {
 		{"keys_list", "keys list"},
 		{"keys_create", "keys create --type service --name backend"},
 		{"keys_revoke", "keys revoke 0191d9a0-5f0e-7c5e-9a52-100000000070"},
+		{"keys_rotate", "keys rotate"},
+		{"users_list", "users list"},
+		{"users_list_json", "users list --role admin -o json"},
+		{"users_create", "users create new@example.com --role admin"},
+		{"users_set_role", "users set-role ada@example.com admin"},
+		{"users_disable", "users disable 0191d9a0-5f0e-7c5e-9a52-100000000900"},
+		{"users_delete", "users delete ada@example.com --force"},
 		{"connect", "connect demo"},
 	} {
 		t.Run(test.golden, func(t *testing.T) {

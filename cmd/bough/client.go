@@ -34,10 +34,20 @@ func (c *cli) connect() (*api, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAPI(t)
+	return c.api(t)
 }
 
-func newAPI(t target) (*api, error) {
+// api returns the server with the credential of the target, a session's included.
+func (c *cli) api(t target) (*api, error) {
+	if t.credential.kind != session {
+		return newAPI(t)
+	}
+	web := newHTTPClient()
+	web.Transport = &signedIn{web.Transport, c, t.credential.value}
+	return newAPI(t, client.WithHTTPClient(web))
+}
+
+func newAPI(t target, more ...client.ClientOption) (*api, error) {
 	options := []client.ClientOption{
 		client.WithHTTPClient(newHTTPClient()),
 		client.WithRequestEditorFn(func(_ context.Context, req *http.Request) error {
@@ -54,7 +64,7 @@ func newAPI(t target) (*api, error) {
 	case token:
 		options = append(options, client.WithBearerAuth(t.credential.value))
 	}
-	generated, err := client.NewClient(t.baseURL, options...)
+	generated, err := client.NewClient(t.baseURL, append(options, more...)...)
 	if err != nil {
 		return nil, err
 	}

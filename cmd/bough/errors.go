@@ -94,6 +94,10 @@ func message(err error) string {
 	if !errors.As(err, &request) {
 		return err.Error()
 	}
+	var inner hintError
+	if errors.As(request.Err, &inner) { // the request was not sent, for a reason that says what to do
+		return inner.Error()
+	}
 	server := request.URL
 	if u, parseErr := url.Parse(request.URL); parseErr == nil {
 		server = u.Scheme + "://" + u.Host

@@ -14,7 +14,7 @@ import (
 
 func newKeysCommand(c *cli) *cobra.Command {
 	return newGroupCommand("keys", "Make and revoke API keys",
-		newKeysCreateCommand(c), newKeysListCommand(c), newKeysRevokeCommand(c))
+		newKeysCreateCommand(c), newKeysListCommand(c), newKeysRevokeCommand(c), newKeysRotateCommand(c))
 }
 
 // scopes returns what a client key can be allowed.

@@ -19,10 +19,16 @@ current one.
 
 Without a flag for the credential it is asked for, without showing it. The value
 "-" reads it from standard input; written out as a value it stays in the shell's
-history.`
+history.
+
+With --email a user signs in: with her password, which is asked for or read from
+standard input, or with a link that is sent by mail. Her session is kept in the
+profile and renewed as long as it is used.`
 
 const loginExample = `  bough login --base-url https://bough.example.com
-  pass show bough | bough login --base-url https://bough.example.com --service-key -`
+  pass show bough | bough login --base-url https://bough.example.com --service-key -
+  bough login --base-url https://bough.example.com --email ada@example.com
+  bough login --base-url https://bough.example.com --email ada@example.com --magic-link`
 
 func newLoginCommand(c *cli) *cobra.Command {
 	given := map[credentialKind]*string{}
@@ -44,6 +50,9 @@ func newLoginCommand(c *cli) *cobra.Command {
 	} {
 		given[flag.kind] = cmd.Flags().String(flag.name, "", flag.what+`; "-" reads it from standard input`)
 	}
+	email := cmd.Flags().String("email", "", "the user's e-mail address")
+	byLink := cmd.Flags().Bool("magic-link", false, "sign in by a link in a mail, instead of the password")
+	completeWith(cmd, "email", cobra.NoFileCompletions)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var cred credential
 		for kind, v := range given {
@@ -55,12 +64,30 @@ func newLoginCommand(c *cli) *cobra.Command {
 			}
 			cred = credential{kind, *v}
 		}
-		return c.login(cmd, cred)
+		switch {
+		case *email != "" && cred.value != "":
+			return usagef("give --email or a key, not both")
+		case *email == "" && *byLink:
+			return usagef("--magic-link needs --email")
+		case *email != "":
+			return c.login(cmd, func(baseURL string) (profile, error) {
+				tokens, err := c.signIn(cmd, baseURL, *email, *byLink)
+				return profile{BaseURL: baseURL, Session: tokens}, err
+			})
+		}
+		return c.login(cmd, func(baseURL string) (profile, error) {
+			cred, err := c.readCredential(cmd, baseURL, cred)
+			if err != nil {
+				return profile{}, err
+			}
+			return newProfile(baseURL, cred), checkCredential(cmd.Context(), target{baseURL, cred})
+		})
 	}
 	return cmd
 }
 
-func (c *cli) login(cmd *cobra.Command, cred credential) error {
+// login keeps the profile that obtain makes for the server.
+func (c *cli) login(cmd *cobra.Command, obtain func(baseURL string) (profile, error)) error {
 	known, path, err := c.loadProfiles()
 	if err != nil {
 		return err
@@ -76,14 +103,16 @@ func (c *cli) login(cmd *cobra.Command, cred credential) error {
 	if !profileName.MatchString(name) {
 		return usagef("a profile's name has letters, digits and . _ : - only")
 	}
-	if cred, err = c.readCredential(cmd, baseURL, cred); err != nil {
-		return err
-	}
-	if err := checkCredential(cmd.Context(), target{baseURL, cred}); err != nil {
+	made, err := obtain(baseURL)
+	if err != nil {
 		return err
 	}
 
-	known.Profiles[name] = newProfile(baseURL, cred)
+	// Asking took its time; what another command wrote meanwhile stays.
+	if known, err = readProfiles(path); err != nil {
+		return err
+	}
+	known.Profiles[name] = made
 	known.Current = name
 	if err := known.save(path); err != nil {
 		return err
@@ -207,8 +236,8 @@ func newLogoutCommand(c *cli) *cobra.Command {
 		Use:   "logout",
 		Short: "Forget the key of a profile",
 		Long: `Forget the key or token of the current profile, or of the one in --profile. The
-profile and its server's address stay. The key itself goes on working; "bough
-keys revoke" ends it.`,
+profile and its server's address stay. The session of a user who signed in with
+--email ends. A key itself goes on working; "bough keys revoke" ends it.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			known, path, err := c.loadProfiles()
@@ -226,6 +255,12 @@ keys revoke" ends it.`,
 			if err != nil {
 				return err
 			}
+			if p.Session != nil {
+				c.signOut(cmd, name, p)
+				if known, err = readProfiles(path); err != nil {
+					return err
+				}
+			}
 			known.Profiles[name] = profile{BaseURL: p.BaseURL}
 			if err := known.save(path); err != nil {
 				return err
@@ -233,5 +268,16 @@ keys revoke" ends it.`,
 			remark(cmd, "Forgot the credential of profile %q.", name)
 			return nil
 		},
+	}
+}
+
+// signOut ends the session of a profile. One that cannot be ended is forgotten all the same.
+func (c *cli) signOut(cmd *cobra.Command, name string, p profile) {
+	a, err := c.api(target{p.BaseURL, credential{session, name}})
+	if err == nil {
+		_, err = read(a.SignOut(cmd.Context(), &client.SignOutParams{}))
+	}
+	if err != nil {
+		remark(cmd, "Note: the session at %s could not be ended: %s", p.BaseURL, message(err))
 	}
 }

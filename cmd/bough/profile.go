@@ -25,6 +25,8 @@ type profile struct {
 	ServiceKey string `yaml:"service_key,omitempty"`
 	ClientKey  string `yaml:"client_key,omitempty"`
 	Token      string `yaml:"token,omitempty"`
+	// Session is of a user who signed in by address; its tokens are renewed as they expire.
+	Session *sessionTokens `yaml:"session,omitempty"`
 }
 
 func (p profile) credential() credential {
@@ -35,6 +37,8 @@ func (p profile) credential() credential {
 		return credential{clientKey, p.ClientKey}
 	case p.Token != "":
 		return credential{token, p.Token}
+	case p.Session != nil:
+		return credential{session, p.Session.Email}
 	}
 	return credential{}
 }

@@ -44,6 +44,8 @@ func newProfileListCommand(c *cli) *cobra.Command {
 				with = "client key"
 			case token:
 				with = "token"
+			case session:
+				with = p.Session.Email
 			}
 			t.add(text(mark), text(name), text(p.BaseURL), text(with))
 		}

@@ -65,6 +65,12 @@ func newFakeServer(t *testing.T) *fakeServer {
 	mux.HandleFunc("GET /api/v1/admin/keys", s.listKeys)
 	mux.HandleFunc("POST /api/v1/admin/keys", s.createKey)
 	mux.HandleFunc("DELETE /api/v1/admin/keys/{id}", noContent)
+	mux.HandleFunc("GET /api/v1/admin/users", s.listUsers)
+	mux.HandleFunc("POST /api/v1/admin/users", s.createUser)
+	mux.HandleFunc("GET /api/v1/admin/users/{id}", s.getUser)
+	mux.HandleFunc("PATCH /api/v1/admin/users/{id}", s.patchUser)
+	mux.HandleFunc("DELETE /api/v1/admin/users/{id}", noContent)
+	mux.HandleFunc("POST /api/v1/admin/signing-keys/rotate", s.rotateKeys)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

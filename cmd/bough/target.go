@@ -16,9 +16,11 @@ const (
 	serviceKey credentialKind = "service_key"
 	clientKey  credentialKind = "client_key"
 	token      credentialKind = "token"
+	session    credentialKind = "session"
 )
 
-// credential is what a request is signed with; the zero value is none.
+// credential is what a request is signed with; the zero value is none. Of a session the value is the name of its
+// profile: the token is looked up when it is needed, since it changes.
 type credential struct {
 	kind  credentialKind
 	value string
@@ -70,6 +72,9 @@ func (c *cli) target() (target, error) {
 	}
 	if t.credential.value == "" && t.baseURL == profileURL {
 		t.credential = chosen.credential()
+		if t.credential.kind == session {
+			t.credential.value = name
+		}
 	}
 	return t, nil
 }

@@ -32,25 +32,38 @@ func (q *Queries) CountAPIKeys(ctx context.Context, arg CountAPIKeysParams) (int
 }
 
 const getAPIKeyByHash = `-- name: GetAPIKeyByHash :one
-select id, type, name, prefix, hash, scopes, user_id, created_by, created_at, expires_at, last_used_at, revoked_at from api_keys where hash = $1
+select k.id, k.type, k.name, k.prefix, k.hash, k.scopes, k.user_id, k.created_by, k.created_at, k.expires_at, k.last_used_at, k.revoked_at, coalesce(u.role = 'admin', false)::boolean as user_is_admin,
+    (u.disabled_at is not null)::boolean as user_disabled
+from api_keys k
+left join users u on u.id = k.user_id
+where k.hash = $1
 `
 
-func (q *Queries) GetAPIKeyByHash(ctx context.Context, hash []byte) (APIKey, error) {
+type GetAPIKeyByHashRow struct {
+	APIKey       APIKey
+	UserIsAdmin  bool
+	UserDisabled bool
+}
+
+// The key with what its user is at present. A user who is not of this server is no administrator.
+func (q *Queries) GetAPIKeyByHash(ctx context.Context, hash []byte) (GetAPIKeyByHashRow, error) {
 	row := q.db.QueryRow(ctx, getAPIKeyByHash, hash)
-	var i APIKey
+	var i GetAPIKeyByHashRow
 	err := row.Scan(
-		&i.ID,
-		&i.Type,
-		&i.Name,
-		&i.Prefix,
-		&i.Hash,
-		&i.Scopes,
-		&i.UserID,
-		&i.CreatedBy,
-		&i.CreatedAt,
-		&i.ExpiresAt,
-		&i.LastUsedAt,
-		&i.RevokedAt,
+		&i.APIKey.ID,
+		&i.APIKey.Type,
+		&i.APIKey.Name,
+		&i.APIKey.Prefix,
+		&i.APIKey.Hash,
+		&i.APIKey.Scopes,
+		&i.APIKey.UserID,
+		&i.APIKey.CreatedBy,
+		&i.APIKey.CreatedAt,
+		&i.APIKey.ExpiresAt,
+		&i.APIKey.LastUsedAt,
+		&i.APIKey.RevokedAt,
+		&i.UserIsAdmin,
+		&i.UserDisabled,
 	)
 	return i, err
 }

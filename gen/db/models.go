@@ -464,6 +464,186 @@ func AllKeyTypeValues() []KeyType {
 	}
 }
 
+type MailPurpose string
+
+const (
+	MailPurposeMagicLink   MailPurpose = "magic_link"
+	MailPurposeSignUp      MailPurpose = "sign_up"
+	MailPurposeChangeEmail MailPurpose = "change_email"
+	MailPurposeExchange    MailPurpose = "exchange"
+)
+
+func (e *MailPurpose) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = MailPurpose(s)
+	case string:
+		*e = MailPurpose(s)
+	default:
+		return fmt.Errorf("unsupported scan type for MailPurpose: %T", src)
+	}
+	return nil
+}
+
+type NullMailPurpose struct {
+	MailPurpose MailPurpose
+	Valid       bool // Valid is true if MailPurpose is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullMailPurpose) Scan(value interface{}) error {
+	if value == nil {
+		ns.MailPurpose, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.MailPurpose.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullMailPurpose) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.MailPurpose), nil
+}
+
+func (e MailPurpose) Valid() bool {
+	switch e {
+	case MailPurposeMagicLink,
+		MailPurposeSignUp,
+		MailPurposeChangeEmail,
+		MailPurposeExchange:
+		return true
+	}
+	return false
+}
+
+func AllMailPurposeValues() []MailPurpose {
+	return []MailPurpose{
+		MailPurposeMagicLink,
+		MailPurposeSignUp,
+		MailPurposeChangeEmail,
+		MailPurposeExchange,
+	}
+}
+
+type SignInMethod string
+
+const (
+	SignInMethodPassword  SignInMethod = "password"
+	SignInMethodMagicLink SignInMethod = "magic_link"
+)
+
+func (e *SignInMethod) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = SignInMethod(s)
+	case string:
+		*e = SignInMethod(s)
+	default:
+		return fmt.Errorf("unsupported scan type for SignInMethod: %T", src)
+	}
+	return nil
+}
+
+type NullSignInMethod struct {
+	SignInMethod SignInMethod
+	Valid        bool // Valid is true if SignInMethod is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullSignInMethod) Scan(value interface{}) error {
+	if value == nil {
+		ns.SignInMethod, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.SignInMethod.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullSignInMethod) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.SignInMethod), nil
+}
+
+func (e SignInMethod) Valid() bool {
+	switch e {
+	case SignInMethodPassword,
+		SignInMethodMagicLink:
+		return true
+	}
+	return false
+}
+
+func AllSignInMethodValues() []SignInMethod {
+	return []SignInMethod{
+		SignInMethodPassword,
+		SignInMethodMagicLink,
+	}
+}
+
+type UserRole string
+
+const (
+	UserRoleAuthenticated UserRole = "authenticated"
+	UserRoleAdmin         UserRole = "admin"
+)
+
+func (e *UserRole) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = UserRole(s)
+	case string:
+		*e = UserRole(s)
+	default:
+		return fmt.Errorf("unsupported scan type for UserRole: %T", src)
+	}
+	return nil
+}
+
+type NullUserRole struct {
+	UserRole UserRole
+	Valid    bool // Valid is true if UserRole is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullUserRole) Scan(value interface{}) error {
+	if value == nil {
+		ns.UserRole, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.UserRole.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullUserRole) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.UserRole), nil
+}
+
+func (e UserRole) Valid() bool {
+	switch e {
+	case UserRoleAuthenticated,
+		UserRoleAdmin:
+		return true
+	}
+	return false
+}
+
+func AllUserRoleValues() []UserRole {
+	return []UserRole{
+		UserRoleAuthenticated,
+		UserRoleAdmin,
+	}
+}
+
 // Service and client keys. The key itself is nowhere; hash is its SHA-256.
 type APIKey struct {
 	ID   uuid.UUID
@@ -552,6 +732,65 @@ type Installation struct {
 	Singleton bool
 }
 
+// Tokens that are sent by mail, and the codes they are exchanged for, by their SHA-256. Each works once.
+type MailToken struct {
+	ID      uuid.UUID
+	Purpose MailPurpose
+	// Null until the mail is made: the token exists in the mail alone.
+	Hash       []byte
+	Email      string
+	UserID     *uuid.UUID
+	CreateUser bool
+	// Of a sign-up that is to be confirmed. There is no user before, so nobody can take an address that is not hers.
+	PasswordHash *string
+	UserMetadata json.RawMessage
+	RedirectTo   *string
+	// PKCE (RFC 7636, S256): whoever redeems the token must know what this was made from.
+	CodeChallenge *string
+	CreatedAt     time.Time
+	ExpiresAt     time.Time
+	UsedAt        *time.Time
+}
+
+// Limits of attempts, one row for each address or network that is not at rest. key is a SHA-256 of what is limited.
+type RateLimit struct {
+	Key []byte
+	// When the limit is at rest again (the theoretical arrival time of the generic cell rate algorithm).
+	Tat time.Time
+}
+
+// Refresh tokens by their SHA-256. Used ones stay as long as the session, so that reuse is seen.
+type RefreshToken struct {
+	Hash      []byte
+	SessionID uuid.UUID
+	// The token that this one was given for; null for the first of a session.
+	Parent    []byte
+	CreatedAt time.Time
+	UsedAt    *time.Time
+}
+
+// Sessions and users whose access tokens are refused although they have not expired. Every server process keeps them in memory.
+type Revocation struct {
+	ID    uuid.UUID
+	Until time.Time
+}
+
+type Session struct {
+	ID     uuid.UUID
+	UserID uuid.UUID
+	Method SignInMethod
+	IP     string
+	// The network that the sign-in came from, by which a later one from there is known.
+	Network     string
+	UserAgent   string
+	CreatedAt   time.Time
+	RefreshedAt time.Time
+	// Moved on by each refresh.
+	ExpiresAt time.Time
+	// Signed out, revoked, or ended because an old refresh token was used again.
+	EndedAt *time.Time
+}
+
 // Public keys (RFC 7517) that access tokens are verified with. kid is the RFC 7638 thumbprint.
 type SigningKey struct {
 	Kid       string
@@ -559,4 +798,36 @@ type SigningKey struct {
 	CreatedAt time.Time
 	// From then on tokens signed with the key are refused.
 	RetiredAt *time.Time
+}
+
+// Private keys that access tokens are signed with.
+type SigningKeySecret struct {
+	Kid string
+	// A JWK (RFC 7517), encrypted with auth.encryption_key where that is set (AES-256-GCM, nonce first, kid as additional data).
+	PrivateJWK []byte
+	Encrypted  bool
+	// Tokens are signed with it from then on; it is published before, so that verifiers know it by then.
+	ActivatesAt time.Time
+}
+
+type User struct {
+	ID uuid.UUID
+	// In lower case.
+	Email string
+	// When the user showed that mail to the address reaches her; null when she has not.
+	EmailVerifiedAt *time.Time
+	// The address she asked to change to, until she confirms it.
+	NewEmail *string
+	// argon2id in the PHC string format; null for a user who signs in by mail only.
+	PasswordHash *string
+	// admin is an administrator of the installation. The database role of both is authenticated.
+	Role UserRole
+	// What the user herself may write.
+	UserMetadata json.RawMessage
+	// What only administrators and service keys may write.
+	AppMetadata  json.RawMessage
+	CreatedAt    time.Time
+	UpdatedAt    time.Time
+	LastSignInAt *time.Time
+	DisabledAt   *time.Time
 }

@@ -49,7 +49,7 @@ type Keys struct {
 }
 
 type cachedKey struct {
-	key     Key
+	owned   db.GetAPIKeyByHashRow
 	fetched time.Time
 }
 
@@ -77,11 +77,12 @@ func (k *Keys) Verify(ctx context.Context, typ db.KeyType, key string) (*Princip
 	if len(key) > 512 {
 		return nil, ErrInvalidCredentials
 	}
-	row, err := k.lookup(ctx, sha256.Sum256([]byte(key)))
+	owned, err := k.lookup(ctx, sha256.Sum256([]byte(key)))
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
+	row := owned.APIKey
 	switch {
 	case row.Type != typ:
 		return nil, ErrInvalidCredentials
@@ -89,32 +90,36 @@ func (k *Keys) Verify(ctx context.Context, typ db.KeyType, key string) (*Princip
 		return nil, ErrInvalidCredentials.Msgf("the key was revoked")
 	case row.ExpiresAt != nil && !row.ExpiresAt.After(now):
 		return nil, ErrInvalidCredentials.Msgf("the key has expired")
+	case owned.UserDisabled:
+		return nil, ErrInvalidCredentials.Msgf("the key's user is disabled")
 	}
 	if typ == db.KeyTypeService {
 		return &Principal{Service: true, Admin: true, ID: row.ID, KeyID: row.ID, Role: "service_role"}, nil
 	}
-	return &Principal{ID: *row.UserID, KeyID: row.ID, Role: "authenticated", Scopes: row.Scopes}, nil
+	return &Principal{ID: *row.UserID, KeyID: row.ID, Admin: owned.UserIsAdmin, Role: "authenticated", Scopes: row.Scopes}, nil
 }
 
-func (k *Keys) lookup(ctx context.Context, hash [32]byte) (Key, error) {
+// lookup finds a key and what its user is at present.
+func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow, error) {
+	var none db.GetAPIKeyByHashRow
 	k.mu.Lock()
 	c, ok := k.cache[hash]
 	k.mu.Unlock()
 	if ok && time.Since(c.fetched) < keyCacheTTL {
-		return c.key, nil
+		return c.owned, nil
 	}
 	// The time is taken before the query, so that a revocation between the two is not outlived.
 	fetched := time.Now()
 	q := db.New(k.pool)
 	row, err := q.GetAPIKeyByHash(ctx, hash[:])
 	if errors.Is(err, pgx.ErrNoRows) {
-		return Key{}, ErrInvalidCredentials
+		return none, ErrInvalidCredentials
 	}
 	if err != nil {
-		return Key{}, fmt.Errorf("looking up a key: %w", err)
+		return none, fmt.Errorf("looking up a key: %w", err)
 	}
-	if err := q.TouchAPIKey(ctx, row.ID); err != nil {
-		return Key{}, fmt.Errorf("noting a key's use: %w", err)
+	if err := q.TouchAPIKey(ctx, row.APIKey.ID); err != nil {
+		return none, fmt.Errorf("noting a key's use: %w", err)
 	}
 	k.mu.Lock()
 	if len(k.cache) >= keyCacheSize {
@@ -247,7 +252,7 @@ func CheckServiceKey(key string) error {
 // List returns the keys that the caller may see, newest first, and how many there are in all.
 func (k *Keys) List(ctx context.Context, p *Principal, typ *db.KeyType, limit, offset int32) ([]Key, int64, error) {
 	var user *uuid.UUID
-	if !p.Admin {
+	if !p.Unbound() {
 		user = &p.ID
 	}
 	q := db.New(k.pool)
@@ -263,7 +268,7 @@ func (k *Keys) List(ctx context.Context, p *Principal, typ *db.KeyType, limit, o
 func (k *Keys) Revoke(ctx context.Context, p *Principal, id uuid.UUID) error {
 	var user *uuid.UUID
 	switch {
-	case p.Admin:
+	case p.Unbound():
 	case p.KeyID != uuid.Nil && p.KeyID != id:
 		return ErrDenied.Msgf("a client key can revoke only itself")
 	default:

@@ -46,6 +46,8 @@ type Principal struct {
 	ID uuid.UUID
 	// KeyID is the API key that was used; zero for access tokens.
 	KeyID uuid.UUID
+	// SessionID is the session of an access token; zero for keys, and for tokens that belong to no session.
+	SessionID uuid.UUID
 	// Role is the database role that data requests run as.
 	Role string
 	// Scopes narrow what the user may do; nil for service keys and access tokens, which are not narrowed.
@@ -56,6 +58,10 @@ type Principal struct {
 
 // Actor names the caller in records: the id of the service key or the user.
 func (p *Principal) Actor() string { return p.ID.String() }
+
+// Unbound reports whether the caller is an administrator without scopes that narrow what she may do: a service key, or
+// an administrator who signed in. Keys and users are managed by nobody else.
+func (p *Principal) Unbound() bool { return p.Admin && p.Scopes == nil }
 
 // Require returns ErrDenied unless the principal's scopes, where it has any, contain the scope.
 func (p *Principal) Require(scope string) error {

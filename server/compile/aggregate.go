@@ -9,6 +9,23 @@ import (
 
 var errAggregates = fault.New(fault.Invalid, "PGRST123", "Use of aggregate functions is not allowed")
 
+// countedRows is the items with count() in the place of a column count that does not exist. PostgreSQL reads t.count as
+// count(t) where t has no such column, and clients written for PostgREST rely on it: select=*,comments(count).
+func (l *level) countedRows(items []query.Item) []query.Item {
+	cloned := false
+	for i := range items {
+		item := &items[i]
+		if item.Kind != query.Column || item.Field.Name != "count" || len(item.Field.Path) > 0 || l.declares("count") {
+			continue
+		}
+		if !cloned {
+			items, cloned = slices.Clone(items), true
+		}
+		items[i] = query.Item{Kind: query.Aggregate, Func: "count", Alias: item.Alias, FuncCast: item.Cast, Position: item.Position}
+	}
+	return items
+}
+
 // aggregate resolves an aggregate of the select list.
 func (l *level) aggregate(item *query.Item) output {
 	if l.c.DenyAggregates {

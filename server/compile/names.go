@@ -33,6 +33,11 @@ func (l *level) has(name string) bool {
 	return l.rel.Computed[name] != nil
 }
 
+// declares is has, whatever of the relation the level's source gives.
+func (l *level) declares(name string) bool {
+	return l.has(name) || l.rel != nil && l.rel.Column(name) != nil
+}
+
 func (l *level) attribute(name string) *introspect.Attribute {
 	for i := range l.attributes {
 		if l.attributes[i].Name == name {

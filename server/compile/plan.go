@@ -33,6 +33,7 @@ func (l *level) plan(q *query.Request) {
 func sortedKeys(embeds map[string]*query.Modifiers) []string { return slices.Sorted(maps.Keys(embeds)) }
 
 func (l *level) embedItems(depth int) {
+	l.items = l.countedRows(l.items)
 	for i := range l.items {
 		item := &l.items[i]
 		if item.Kind != query.Embed {

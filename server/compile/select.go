@@ -55,12 +55,12 @@ func (c Context) Returning(rel *introspect.Relation, q *query.Request) (list str
 	if q.Order != nil || q.Limit != nil || q.Offset != nil || q.Distinct != nil || len(q.Embeds) > 0 {
 		return "", nil, false, nil
 	}
-	for i := range q.Select {
-		if k := q.Select[i].Kind; k == query.Embed || k == query.Aggregate {
+	l := c.level(nil, rel, &query.Request{Select: q.Select})
+	for _, item := range l.countedRows(l.items) {
+		if item.Kind == query.Embed || item.Kind == query.Aggregate {
 			return "", nil, false, nil
 		}
 	}
-	l := c.level(nil, rel, &query.Request{Select: q.Select})
 	l.resolve()
 	if len(l.outputs) == 0 && l.c.b.err == nil {
 		return "", nil, false, nil // there is no empty RETURNING

@@ -19,6 +19,7 @@ import (
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/tables"
+	"github.com/boughdb/bough/server/users"
 )
 
 // API serves the operations of the contract.
@@ -26,6 +27,7 @@ type API struct {
 	Branches *branching.Service
 	Keys     *auth.Keys
 	Tokens   *auth.Tokens
+	Users    *users.Service
 	// Checks are what /readyz looks at, by name.
 	Checks map[string]func(context.Context) error
 	Log    *slog.Logger

@@ -126,7 +126,7 @@ func (a *API) authenticate(operations map[string]operation) gin.HandlerFunc {
 		if op.Security == nil || len(*op.Security) == 0 {
 			return
 		}
-		p, err := a.principal(c.Request)
+		p, err := a.principalFor(c.Request, *op.Security)
 		if err != nil {
 			a.writeError(c, err)
 			return

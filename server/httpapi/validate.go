@@ -119,6 +119,9 @@ func checkBody(r *http.Request, body *openapi3.RequestBody) error {
 		return err
 	}
 	r.Body = io.NopCloser(bytes.NewReader(data))
+	if mediaType != "application/json" {
+		return nil
+	}
 	return checkJSON(data)
 }
 

@@ -40,6 +40,7 @@ type Server struct {
 	URL        string // where it serves
 	Main       string // connection URL of main
 	Control    string // connection URL of the control database
+	Outbox     string // directory where mails go
 	signingKey jwk.Key
 }
 
@@ -55,7 +56,7 @@ func Start(t testing.TB, change ...func(*server.Config)) *Server {
 // Databases makes the databases of a server without starting one.
 func Databases(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{Main: pgtest.Database(t), Control: pgtest.Template(t, "control", migrate)}
+	s := &Server{Main: pgtest.Database(t), Control: pgtest.Template(t, "control", migrate), Outbox: t.TempDir()}
 	// Copies of one template are different installations all the same.
 	s.Exec(t, s.Control, "update installation set id = gen_random_uuid()")
 	t.Cleanup(func() { dropBranches(t, s.Control) })
@@ -65,6 +66,7 @@ func Databases(t testing.TB) *Server {
 // Run starts one more server process on the same databases and points URL to it.
 func (s *Server) Run(t testing.TB, change ...func(*server.Config)) (stop func()) {
 	t.Helper()
+	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Mail.OutboxDir = s.Outbox }}, change...)
 	cfg := Config(t, s.Main, s.Control, change...)
 	out := io.Discard
 	if os.Getenv("BOUGH_TEST_LOG") != "" {
@@ -103,6 +105,8 @@ func Config(t testing.TB, mainURL, controlURL string, change ...func(*server.Con
 	cfg.Listen, cfg.MetricsListen = "127.0.0.1:0", ""
 	cfg.DatabaseURL, cfg.ControlDatabaseURL, cfg.ServiceKey = mainURL, controlURL, ServiceKey
 	cfg.Pool.Total = 20
+	// Hashing with care is tested where it is done; here it would only take time.
+	cfg.Auth.HashMemory, cfg.Auth.HashIterations = 7168, 1
 	for _, f := range change {
 		f(&cfg)
 	}
