@@ -69,12 +69,16 @@ generated: ## fail when gen/ is not what make generate makes
 	test "$$before" = "$$after" || { echo "gen/ was out of date; make generate has renewed it: commit it"; exit 1; }
 
 .PHONY: bench
-bench: bench-branch ## run all benchmarks
+bench: bench-branch bench-tables ## run all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./server/...
 
 .PHONY: bench-branch
 bench-branch: build postgres ## time to a branch and pause of main, beside pg_dump | psql
 	$(GO) run ./cmd/benchbranch $(ARGS)
+
+.PHONY: bench-tables
+bench-tables: build postgres ## CPU of a request for records, beside pgbench and a constant answer
+	$(GO) run ./cmd/benchtables -bough $(BIN) $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built; the data in .bough stays

@@ -38,6 +38,7 @@ type Config struct {
 	LogLevel           string
 	LogFormat          string
 	TrustedProxies     []string
+	CORS               struct{ Origins []string }
 	ShutdownTimeout    time.Duration
 	Auth               AuthConfig
 	Mail               MailConfig
@@ -90,6 +91,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.LogLevel, "log.level", "info", "debug, info, warn or error")
 	f.StringVar(&c.LogFormat, "log.format", "text", "text or json")
 	f.StringSliceVar(&c.TrustedProxies, "trusted-proxies", nil, "networks whose X-Forwarded-For is believed")
+	f.StringSliceVar(&c.CORS.Origins, "cors.origins", nil, "origins whose pages may use the server from a browser, such as https://app.example; * is any")
 	f.Var(durationVar(&c.ShutdownTimeout, "30s"), "shutdown-timeout", "how long requests may go on when the server stops")
 	f.StringVar(&c.Roles.Anon, "roles.anon", "anon", "database role of requests without credentials")
 	f.StringVar(&c.Roles.Authenticated, "roles.authenticated", "authenticated", "database role of users' requests")

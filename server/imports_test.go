@@ -24,6 +24,7 @@ type rule struct {
 var importRules = map[string]rule{
 	"cmd/bough":         {[]string{"gen/client", "server", "server/postgres", "server/pgserver"}, nil},
 	"cmd/benchbranch":   {[]string{"server/postgres", "server/pgserver", "server/pgcopy"}, nil},
+	"cmd/benchtables":   {[]string{"server/auth", "server/postgres", "server/pgserver"}, []string{"github.com/gin-gonic/gin"}},
 	"cmd/bundlespec":    {nil, nil},
 	"server":            {[]string{"gen/db", "server/auth", "server/branching", "server/httpapi", "server/introspect", "server/mail", "server/password", "server/pgcopy", "server/postgres", "server/pgserver", "server/tables", "server/users"}, nil},
 	"server/httpapi":    {[]string{"gen/api", "gen/db", "server/auth", "server/branching", "server/introspect", "server/openapi", "server/postgres", "server/rows", "server/tables", "server/users"}, []string{"github.com/gin-gonic/gin"}},

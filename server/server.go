@@ -131,7 +131,7 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	api := &httpapi.API{
 		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
-		PublicURL: cfg.PublicBaseURL,
+		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
 		Checks: map[string]func(context.Context) error{
 			"control_database": planes.Control.Ping,
 			"main_database":    planes.Data.Ping,

@@ -32,6 +32,34 @@ func (c Context) tellsInserted(rel *introspect.Relation) bool {
 	return rel.HasXmin && rel.Kind == introspect.Table && rel.Grants.Can(c.Role, introspect.Select)
 }
 
+// insertedSQL tells of a row that an insert returns whether it is new: its xmax does. Where that cannot be seen, the
+// rows of before the statement are looked at; "" where those cannot be told apart either.
+func (c Context) insertedSQL(rel *introspect.Relation) string {
+	if c.tellsInserted(rel) {
+		return "t.xmax = 0"
+	}
+	if len(rel.PrimaryKey) == 0 || !c.readsKey(rel) {
+		return ""
+	}
+	var b builder
+	b.write("not exists (select from ")
+	b.name(rel.Schema, rel.Name)
+	b.write(" as was where ")
+	for i, column := range rel.PrimaryKey {
+		if i > 0 {
+			b.write(" and ")
+		}
+		b.writeAll("was.", quote(column.Name), " = t.", quote(column.Name))
+	}
+	b.write(")")
+	return string(b.sql)
+}
+
+// readsKey reports whether the role may read the primary key.
+func (c Context) readsKey(rel *introspect.Relation) bool {
+	return !slices.ContainsFunc(rel.PrimaryKey, func(k *introspect.Column) bool { return !k.Grants.Can(c.Role, introspect.Select) })
+}
+
 // answer ends a write with what it returns. A representation is never cut off at
 // MaxRows: what was written is to be seen.
 func (c Context) answer(
@@ -40,7 +68,10 @@ func (c Context) answer(
 	if b.err != nil {
 		return nil, b.err
 	}
-	inserted := more.inserted && c.tellsInserted(rel)
+	inserted := ""
+	if more.inserted {
+		inserted = c.insertedSQL(rel)
+	}
 	var list string
 	var outputs []Output
 	switch ret {
@@ -57,11 +88,11 @@ func (c Context) answer(
 		}
 		list, outputs = c.hideExtras(rel, more, list, outputs)
 	}
-	if inserted {
+	if inserted != "" {
 		if list != "" {
 			list += ", "
 		}
-		list += "t.xmax = 0"
+		list += inserted
 		outputs = append(outputs, Output{Name: InsertedColumn, Encoding: Bool, Hidden: true})
 	}
 	if list != "" {
@@ -72,7 +103,7 @@ func (c Context) answer(
 
 // hideExtras adds the key and the version of the rows, as far as the role may read them.
 func (c Context) hideExtras(rel *introspect.Relation, more extras, list string, outputs []Output) (string, []Output) {
-	if more.keys && !slices.ContainsFunc(rel.PrimaryKey, func(k *introspect.Column) bool { return !k.Grants.Can(c.Role, introspect.Select) }) {
+	if more.keys && c.readsKey(rel) {
 		for _, column := range rel.PrimaryKey {
 			list += ", t." + quote(column.Name)
 			outputs = append(outputs, Output{Name: KeyColumn + column.Name, Hidden: true})
@@ -99,13 +130,13 @@ func keyOutputs(rel *introspect.Relation) (list string, outputs []Output) {
 
 // answerFrom makes a CTE of the write, for a request that embeds into the rows or orders them.
 func (c Context) answerFrom(
-	b *builder, rel *introspect.Relation, q *query.Request, inserted bool,
+	b *builder, rel *introspect.Relation, q *query.Request, inserted string,
 ) (*Statement, error) {
 	list, has := c.readable(rel)
 	// A computed column takes the whole row, which then must have no columns but its own.
-	inserted = inserted && len(rel.Computed) == 0 && q.Distinct == nil
-	if inserted {
-		list += ", t.xmax = 0 as " + quote(InsertedColumn)
+	tells := inserted != "" && len(rel.Computed) == 0 && q.Distinct == nil
+	if tells {
+		list += ", " + inserted + " as " + quote(InsertedColumn)
 	}
 	source := Source{
 		With: "with " + written + " as (" + string(b.sql) + " returning " + list + ")",
@@ -114,7 +145,7 @@ func (c Context) answerFrom(
 	read := *q
 	read.Where, read.Embeds = nil, shown(q) // the write has filtered
 	statement, err := c.SelectFrom(source, rel, &read, Options{})
-	if err != nil || !inserted {
+	if err != nil || !tells {
 		return statement, err
 	}
 	if rest, ok := strings.CutPrefix(statement.SQL, source.With+" select "); ok {

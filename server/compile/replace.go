@@ -69,8 +69,7 @@ func (c Context) Replace(rel *introspect.Relation, q *query.Request, r Replace) 
 		return nil, err
 	}
 	rest := c.defaulted(rel, columns)
-	always := slices.ContainsFunc(rel.PrimaryKey, func(column *introspect.Column) bool { return column.Identity == 'a' })
-	if always || r.IfMatch != nil {
+	if r.IfMatch != nil || !Creates(rel) {
 		set := assignments{columns: slices.Concat(columns, rest), values: values, more: extras{version: r.Tell}}
 		for range rest {
 			set.values = append(set.values, "default")
@@ -84,6 +83,12 @@ func (c Context) Replace(rel *introspect.Relation, q *query.Request, r Replace) 
 		return c.update(&b, rel, q, set, r.Return, r.IfMatch)
 	}
 	return c.replaceOrInsert(&b, rel, q, assignments{columns: columns, values: values, more: extras{keys: r.Tell, version: r.Tell}}, keys, rest, r.Return)
+}
+
+// Creates reports whether a replacement makes a row that is not there. The key of an identity column that is always
+// generated cannot be given.
+func Creates(rel *introspect.Relation) bool {
+	return !slices.ContainsFunc(rel.PrimaryKey, func(column *introspect.Column) bool { return column.Identity == 'a' })
 }
 
 func (c Context) replaceOrInsert(

@@ -40,6 +40,8 @@ type API struct {
 	AnonymousAccess bool
 	// PrivateDocument asks for credentials for /openapi.json, and shows what their role may do.
 	PrivateDocument bool
+	// AllowedOrigins are the origins whose pages may read answers; "*" is any.
+	AllowedOrigins []string
 	// PublicURL is where clients reach the server; "" leaves it to them.
 	PublicURL string
 	// TrustedProxies may say for whom they ask (X-Forwarded-For): CIDRs; empty trusts none.
@@ -92,7 +94,7 @@ func (a *API) Handler() (http.Handler, error) {
 	})
 	a.registerTables(engine)
 	a.registerDocuments(engine)
-	return engine, nil
+	return allowOrigins(a.AllowedOrigins, engine), nil
 }
 
 // operation is an operation of the contract with what the validator needs to know of it.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server"
 	"github.com/boughdb/bough/server/servertest"
 )
 
@@ -149,5 +150,32 @@ func TestErrorsHaveOneShape(t *testing.T) {
 			t.Fatal(err)
 		}
 		diff(t, "content type", "application/json; charset=utf-8", resp.Header.Get("Content-Type"))
+	}
+}
+
+// Pages of other origins may read answers only where that is configured.
+func TestOtherOrigins(t *testing.T) {
+	t.Parallel()
+	const origin = "https://app.example"
+	preflight := func(s *servertest.Server, from string) *http.Response {
+		resp, _ := call(t, s, "OPTIONS", "/rest/v1/notes", "", "Origin", from, "Access-Control-Request-Method", "PATCH", "Access-Control-Request-Headers", "authorization,content-profile,prefer")
+		return resp
+	}
+	closed := servertest.Start(t)
+	if resp := preflight(closed, origin); resp.Header.Get("Access-Control-Allow-Origin") != "" || resp.StatusCode != 405 {
+		t.Errorf("status %d, allowed %q by default", resp.StatusCode, resp.Header.Get("Access-Control-Allow-Origin"))
+	}
+	open := servertest.Start(t, func(c *server.Config) { c.CORS.Origins = []string{origin} })
+	resp := preflight(open, origin)
+	if resp.StatusCode != 204 || resp.Header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(resp.Header.Get("Access-Control-Allow-Methods"), "PATCH") ||
+		!strings.Contains(resp.Header.Get("Access-Control-Allow-Headers"), "prefer") || resp.Header.Get("Access-Control-Allow-Credentials") != "" {
+		t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
+	}
+	if resp := preflight(open, "https://evil.example"); resp.Header.Get("Access-Control-Allow-Origin") != "" {
+		t.Error("another origin is allowed")
+	}
+	resp, _ = call(t, open, "GET", "/rest/v1/nowhere", "", "Origin", origin, "X-Service-Key", servertest.ServiceKey)
+	if resp.StatusCode != 404 || resp.Header.Get("Access-Control-Allow-Origin") != origin || !strings.Contains(resp.Header.Get("Access-Control-Expose-Headers"), "Content-Range") {
+		t.Errorf("status %d, %v", resp.StatusCode, resp.Header)
 	}
 }

@@ -462,6 +462,8 @@ func TestWhoMayDoWhat(t *testing.T) {
 		t.Fatalf("%d %s", resp.StatusCode, body)
 	}
 	reader := []string{"X-Client-Key", key.Key}
+	s.Exec(t, s.Main, "create view scopes as select auth.scopes() as scopes, auth.uid() is not null as known; grant select on scopes to authenticated")
+	request{path: "tables/scopes", want: `[{"scopes":["read:tables"],"known":true}]`}.run(t, s, reader...)
 	request{path: "tables/customers?select=id&id.eq=1", want: `[{"id":1}]`}.run(t, s, reader...)
 	request{method: "PATCH", path: "tables/purchases?id.eq=1", body: `{"total": 4}`, status: 403, code: "access_denied", want: "write:tables"}.run(t, s, reader...)
 	request{path: "rpc/add?a=1&b=2", status: 403, code: "access_denied", want: "execute:rpc"}.run(t, s, reader...)

@@ -49,7 +49,7 @@ func (st *state) send() error {
 	conn := st.conn.Conn()
 	if len(st.out) <= threshold {
 		if _, err := conn.Write(st.out); err != nil {
-			return fmt.Errorf("sending statements: %w", err)
+			return fmt.Errorf("%w: sending statements: %w", ErrLost, err)
 		}
 		return nil
 	}
@@ -85,7 +85,7 @@ func (r *reader) read() error {
 			r.ready = true
 			r.st.discard()
 			if r.failure == nil {
-				r.failure = fmt.Errorf("reading results: %w", err)
+				r.failure = fmt.Errorf("%w: reading results: %w", ErrLost, err)
 			}
 			break
 		}

@@ -40,14 +40,14 @@ func (s *objects) End() error {
 // NewObject returns a sink that writes the only row as an object. Without a row, and with several, the error is a
 // *NotSingleError.
 func NewObject(b *Body, outputs []compile.Output, o Options) Sink {
-	s := &object{sink: newSink(b, outputs), strip: o.StripNulls}
+	s := &object{sink: newSink(b, outputs), strip: o.StripNulls, optional: o.Optional}
 	s.key(outputs)
 	return s
 }
 
 type object struct {
 	sink
-	strip bool
+	strip, optional bool
 }
 
 func (s *object) Row(values [][]byte) error {
@@ -62,7 +62,7 @@ func (s *object) Row(values [][]byte) error {
 }
 
 func (s *object) End() error {
-	if s.rows != 1 {
+	if s.rows != 1 && (s.rows > 1 || !s.optional) {
 		return &NotSingleError{Rows: s.rows}
 	}
 	return nil

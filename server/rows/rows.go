@@ -43,7 +43,7 @@ type Result struct {
 	Rows     int64 // rows received
 	Affected int64 // the number in the command tag: rows selected, inserted, updated or deleted
 	// Hidden are the last row's hidden columns, in their order; nil stands for NULL. It is nil when there was no row or
-	// the statement has no hidden columns.
+	// the statement has no hidden columns. The value of compile.InsertedColumn is true when it was so for any row.
 	Hidden [][]byte
 
 	kept [][]byte // the memory of Hidden
@@ -68,6 +68,9 @@ var (
 	// connection to the client must be broken, as with panic(http.ErrAbortHandler), so that the part cannot be mistaken
 	// for the whole.
 	ErrAborted = errors.New("the answer was broken off")
+	// ErrLost is wrapped by the error of a statement whose connection to the database broke, or was broken already.
+	// Whether a write was committed is not known then.
+	ErrLost = errors.New("the connection to the database was lost")
 	// ErrNotSingle matches a *NotSingleError.
 	ErrNotSingle = fault.New(fault.NotAcceptable, "not_single_row", "exactly one row was asked for")
 
@@ -149,12 +152,18 @@ func reset(steps []Step) bool {
 // reset forgets an earlier run, but keeps its memory.
 func (r *Result) reset() { r.Rows, r.Affected, r.Hidden = 0, 0, nil }
 
-// keep copies the hidden columns of a row.
+// keep copies the hidden columns of a row. That a row was inserted is kept for the rows after it.
 func (r *Result) keep(outputs []compile.Output, values [][]byte) {
+	first := len(r.Hidden) == 0
 	r.Hidden = r.Hidden[:0]
 	n := 0
 	for i := range outputs {
 		if !outputs[i].Hidden {
+			continue
+		}
+		if !first && outputs[i].Name == compile.InsertedColumn && string(r.kept[n]) == "t" {
+			r.Hidden = append(r.Hidden, r.kept[n])
+			n++
 			continue
 		}
 		if n == len(r.kept) {

@@ -8,6 +8,8 @@ import (
 type Options struct {
 	// StripNulls leaves fields out that are null, in embedded objects as well.
 	StripNulls bool
+	// Optional lets NewObject write nothing where there is no row.
+	Optional bool
 }
 
 // column is an output that is shown.

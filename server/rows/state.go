@@ -89,7 +89,7 @@ func (st *state) attempt(ctx context.Context, b batch) (stale bool, err error) {
 	return stale, err
 }
 
-var errClosed = errors.New("the connection is closed")
+var errClosed = fmt.Errorf("%w: it is closed", ErrLost)
 
 // compose encodes the messages of a batch.
 func (st *state) compose(b batch) error {

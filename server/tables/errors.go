@@ -25,7 +25,8 @@ func sqlState(err error) string {
 // explain turns an error of the user's statement into one for the caller. Others stay as they are.
 func explain(c *Call, err error) error {
 	var e *pgconn.PgError
-	if err == nil || errors.Is(err, rows.ErrAborted) || !errors.As(err, &e) {
+	var connect *pgconn.ConnectError
+	if err == nil || errors.Is(err, rows.ErrAborted) || errors.As(err, &connect) || !errors.As(err, &e) {
 		return err
 	}
 	if e.Code == "PGRST" {
@@ -86,11 +87,18 @@ func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
 		return fault.Unavailable
 	case "53400":
 		return fault.Internal
+	case "55000":
+		// A write can ask for what cannot be, such as an upsert by a deferrable key.
+		if c.Method != "GET" && c.Method != "HEAD" && c.Function == "" {
+			return fault.Invalid
+		}
+	case "55006":
+		return fault.Unavailable
 	}
 	switch e.Code[:2] {
 	case "08", "53":
 		return fault.Unavailable
-	case "25", "2D", "38", "39", "3B", "54", "55", "57", "58", "F0", "HV", "P0", "XX":
+	case "25", "2D", "38", "39", "3B", "55", "57", "58", "F0", "HV", "P0", "XX":
 		return fault.Internal
 	}
 	return fault.Invalid

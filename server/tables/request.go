@@ -134,6 +134,9 @@ func (r *request) relation() (*introspect.Relation, error) {
 	}
 	f := errNoTable.Msgf("Could not find the table '%s.%s' in the schema cache", r.namespace, r.Table)
 	if similar := r.schema.SimilarRelation(r.namespace, r.Table); similar != "" {
+		if !r.Dialect.PluralNames {
+			similar = r.schema.Resolve(r.namespace, similar).Name
+		}
 		f = f.WithHint(fmt.Sprintf("Perhaps you meant the table '%s.%s'", r.namespace, similar))
 	}
 	return nil, f
@@ -298,6 +301,9 @@ func (r *request) location(rel *introspect.Relation, key []string) string {
 			b.WriteString(url.QueryEscape(col.Name) + "=eq." + url.QueryEscape(key[i]))
 		}
 		return b.String()
+	}
+	if r.Key != nil {
+		return r.Path
 	}
 	parts := make([]string, len(key))
 	for i, v := range key {

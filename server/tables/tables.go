@@ -10,6 +10,7 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"strings"
 	"time"
 
 	"github.com/boughdb/bough/server/auth"
@@ -196,7 +197,11 @@ func (s *Service) identity(p *auth.Principal) (role, claims string, err error) {
 	case p == nil || p.Service:
 		return role, `{"role":` + quoteJSON(caller(p)) + `}`, nil
 	case p.Claims == nil:
-		return role, `{"role":` + quoteJSON(caller(p)) + `,"sub":"` + p.ID.String() + `"}`, nil
+		claims = `{"role":` + quoteJSON(caller(p)) + `,"sub":"` + p.ID.String() + `"`
+		if p.Scopes != nil {
+			claims += `,"scope":` + quoteJSON(strings.Join(p.Scopes, " "))
+		}
+		return role, claims + "}", nil
 	}
 	data, err := json.Marshal(p.Claims)
 	return role, string(data), err

@@ -95,7 +95,7 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 	} else if r.Method != "POST" && w.ret == compile.ReturnRepresentation && r.Key == nil {
 		h.ContentRange = contentRange(0, res.Affected, nil)
 	}
-	if w.created && insertedAny(st, res) {
+	if w.created && (insertedAny(st, res) || r.createdNone(res)) {
 		h.Outcome = Created
 		if res.Affected == 1 {
 			if key := w.key(st, res); key != nil {
@@ -106,13 +106,22 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 	switch w.ret {
 	case compile.ReturnRepresentation:
 		h.ContentType = w.form.media.ContentType()
+		if w.one && res.Rows == 0 {
+			h.Outcome, h.empty = NoContent, true
+		}
 	default:
 		h.empty = true
-		if h.Outcome == OK {
+		if h.Outcome == OK && (r.Method != "POST" || r.Dialect.Representation) {
 			h.Outcome = NoContent
 		}
 	}
 	return h, nil
+}
+
+// createdNone reports whether a POST that made no record is answered as if it had: PostgREST tells them apart for
+// upserts only.
+func (r *request) createdNone(res *rows.Result) bool {
+	return r.Method == "POST" && !r.Dialect.Representation && r.prefer.Resolution == "" && res.Affected == 0
 }
 
 // writeApplied names the preferences that a write honoured.
@@ -138,7 +147,7 @@ func (r *request) absent() error {
 	return errNoRecord.Msgf("there is no record %q in %s that you may change", r.RawKey, r.Table)
 }
 
-// insertedAny reports whether a row was inserted, as far as PostgreSQL tells: of an upsert of several rows the last counts.
+// insertedAny reports whether a row was inserted, as far as PostgreSQL tells.
 func insertedAny(st *compile.Statement, res *rows.Result) bool {
 	if res.Affected == 0 {
 		return false
@@ -210,6 +219,15 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 		return nil, err
 	}
 	w.created = true
+	if w.one && w.form.single && w.form.media.Kind != query.MediaObject {
+		// A trigger may take the record away: that is no failure, and too late to be one.
+		w.form.sink = func(b *rows.Body, out []compile.Output) rows.Sink {
+			return rows.NewObject(b, out, rows.Options{StripNulls: w.form.media.StripNulls, Optional: true})
+		}
+	}
+	if r.Dialect.Representation && r.prefer.Resolution != "" && q.OnConflict == nil && len(rel.PrimaryKey) == 0 {
+		return nil, fault.Validation("%s has no primary key, so an upsert must name a unique key: on_conflict=column", rel.Name)
+	}
 	in := compile.Insert{
 		Body: body, Columns: q.Columns, MissingDefault: r.prefer.Missing == query.MissingDefault || r.prefer.Missing == "" && r.Dialect.MissingDefault, OnConflict: q.OnConflict, Return: w.ret,
 		Tell: w.one,
@@ -414,7 +432,6 @@ func (r *request) planReplace(rel *introspect.Relation, q *query.Request) (*plan
 	if err != nil {
 		return nil, err
 	}
-	w.created = true
 	body, err := r.rowsBody()
 	if err != nil {
 		return nil, err
@@ -423,6 +440,7 @@ func (r *request) planReplace(rel *introspect.Relation, q *query.Request) (*plan
 	if err != nil {
 		return nil, err
 	}
+	w.created = ifMatch == nil && compile.Creates(rel)
 	q.Where = nil
 	st, err := r.context().Replace(rel, q, compile.Replace{Key: key, Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch, Tell: w.one})
 	if err != nil {
