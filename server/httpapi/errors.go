@@ -3,8 +3,11 @@ package httpapi
 import (
 	"context"
 	"errors"
+	"io"
+	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -12,7 +15,7 @@ import (
 
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/server/fault"
-	"github.com/boughdb/bough/server/tables"
+	"github.com/boughdb/bough/server/rows"
 )
 
 var (
@@ -66,7 +69,6 @@ func (a *API) writeError(c *gin.Context, err error) {
 func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 	var f *fault.Error
 	var tooLarge *http.MaxBytesError
-	var connect *pgconn.ConnectError
 	switch {
 	case errors.As(err, &f):
 		if f.Kind == fault.Internal {
@@ -80,7 +82,7 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 		return errTimeout
 	case c.Request.Context().Err() != nil:
 		return nil // the client is gone; err says no more
-	case errors.As(err, &connect):
+	case lostDatabase(err):
 		a.logError(c, err)
 		return errDatabase
 	}
@@ -88,13 +90,28 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 	return &fault.Error{Code: "internal_error", Message: "internal error"}
 }
 
+// lostDatabase reports whether an error says that a database cannot be reached, or not any more: it restarts, it has no
+// connection to spare, or it was dropped with its branch. Asking again may help.
+func lostDatabase(err error) bool {
+	var connect *pgconn.ConnectError
+	var server *pgconn.PgError
+	var network net.Error
+	switch {
+	case errors.As(err, &connect), errors.As(err, &network), errors.Is(err, rows.ErrLost), errors.Is(err, io.ErrUnexpectedEOF):
+		return true
+	case errors.As(err, &server):
+		return strings.HasPrefix(server.Code, "57P") || strings.HasPrefix(server.Code, "08") || strings.HasPrefix(server.Code, "53")
+	}
+	return false
+}
+
 func (a *API) logError(c *gin.Context, err error) {
 	a.Log.Error("a request failed", "error", err, "request_id", c.GetString(requestIDKey), "route", c.FullPath())
 }
 
 func (a *API) answer(c *gin.Context, status int, f *fault.Error) {
-	if d, ok := c.Get(dialectKey); ok {
-		c.JSON(status, tableError(c, d.(*tables.Dialect), f))
+	if d := dialectOf(c); d != nil {
+		c.JSON(status, tableError(c, d, f))
 		return
 	}
 	body := api.Error{Error: f.Message, Code: f.Code, RequestID: c.GetString(requestIDKey)}

@@ -53,8 +53,23 @@ func (a *API) registerTables(engine *gin.Engine) {
 
 // limitRecords bounds a body's length by the tables' own limit.
 func (a *API) limitRecords(c *gin.Context) {
-	c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, a.Tables.MaxBody())
+	c.Request.Body = sentBody{http.MaxBytesReader(c.Writer, c.Request.Body, a.Tables.MaxBody())}
 }
+
+// sentBody is a request's body of which it is the client's fault when it cannot be read.
+type sentBody struct{ io.ReadCloser }
+
+// Read implements io.Reader.
+func (b sentBody) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
+	var tooLarge *http.MaxBytesError
+	if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &tooLarge) {
+		return n, err //nolint:wrapcheck // io.EOF must stay what it is
+	}
+	return n, errBrokenBody.Msgf("the body cannot be read to its end: %s", err)
+}
+
+var errBrokenBody = fault.New(fault.Invalid, "PGRST102", "the body cannot be read to its end")
 
 // authenticateData is authenticate for data: where anonymous access is allowed, no credentials make an anonymous request.
 func (a *API) authenticateData(c *gin.Context) {
@@ -174,7 +189,7 @@ func longQuery(r *http.Request, call *tables.Call) error {
 			return fault.Validation("X-HTTP-Method-Override must be GET, PATCH or DELETE, not %q", override)
 		}
 		call.Method = strings.ToUpper(override)
-		if call.Method == "PATCH" {
+		if call.Method == http.MethodPatch {
 			return nil // its body is its own
 		}
 	} else {
@@ -247,8 +262,35 @@ func (t *tableAnswer) Write(p []byte) (int, error) {
 	return t.c.Writer.Write(p)
 }
 
+// dialectOf is the dialect whose errors a request is answered with; nil where it is none of the tables'. A request that
+// has no route has one nevertheless when it is below a mount.
+func dialectOf(c *gin.Context) *tables.Dialect {
+	if d, ok := c.Get(dialectKey); ok {
+		return d.(*tables.Dialect)
+	}
+	path := c.Request.URL.Path
+	switch {
+	case path == "/rest/v1" || strings.HasPrefix(path, "/rest/v1/"):
+		return &tables.PostgREST
+	case strings.HasPrefix(path, "/api/v1/tables/") || strings.HasPrefix(path, "/api/v1/rpc/"):
+		return &tables.Bough
+	}
+	return nil
+}
+
 // tableError is the body of an error of the tables.
 func tableError(c *gin.Context, d *tables.Dialect, f *fault.Error) any {
+	if d.BareErrors && c.FullPath() == "" {
+		// PostgREST has codes of its own for what it does not serve.
+		told := *f
+		switch f.Kind {
+		case fault.NotFound:
+			told.Code, told.Message = "PGRST125", "Invalid path specified in request URL"
+		case fault.MethodNotAllowed:
+			told.Code, told.Message, told.Hint = "PGRST117", "Unsupported HTTP method: "+c.Request.Method, f.Message
+		}
+		f = &told
+	}
 	details := json.RawMessage("null")
 	if f.Details != "" {
 		details = json.RawMessage(f.Details)

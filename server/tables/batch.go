@@ -203,7 +203,7 @@ func (b *batch) sub(op operation) (*request, error) {
 	}
 	r := &request{Call: &c, s: b.s, role: b.role, claims: b.claims, namespace: b.namespace, schema: b.schema, read: true}
 	r.media = []query.Media{{Kind: query.MediaJSON}}
-	if !slices.Contains([]string{"GET", "POST", "PUT", "PATCH", "DELETE"}, c.Method) || c.Function != "" && c.Method != "GET" && c.Method != "POST" {
+	if !slices.Contains([]string{methodGet, methodPost, methodPut, methodPatch, methodDelete}, c.Method) || c.Function != "" && c.Method != methodGet && c.Method != methodPost {
 		return nil, fault.Validation("%q is no method of an operation on %s", op.Method, op.Table)
 	}
 	c.Path = "/api/v1/tables/" + url.PathEscape(op.Table)
@@ -222,10 +222,10 @@ func (b *batch) sub(op operation) (*request, error) {
 			return nil, err
 		}
 	}
-	if c.Method == "PUT" && c.Key == nil {
+	if c.Method == methodPut && c.Key == nil {
 		return nil, fault.Validation("PUT needs the id of the record")
 	}
-	if c.Method == "POST" && c.Key != nil {
+	if c.Method == methodPost && c.Key != nil {
 		return nil, fault.Validation("POST makes new records and takes no id")
 	}
 	if c.Query, err = b.query(op.Query); err != nil {

@@ -89,7 +89,7 @@ func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
 		return fault.Internal
 	case "55000":
 		// A write can ask for what cannot be, such as an upsert by a deferrable key.
-		if c.Method != "GET" && c.Method != "HEAD" && c.Function == "" {
+		if c.Method != methodGet && c.Method != methodHead && c.Function == "" {
 			return fault.Invalid
 		}
 	case "55006":
@@ -107,7 +107,6 @@ func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
 // Errors of requests.
 var (
 	errSchema     = fault.New(fault.NotAcceptable, "PGRST106", "the schema is not exposed")
-	errPreference = fault.New(fault.Invalid, "PGRST122", "Invalid preferences given with handling=strict")
 	errBody       = fault.New(fault.Invalid, "PGRST102", "the body cannot be read")
 	errMediaType  = fault.New(fault.UnsupportedMediaType, "unsupported_media_type", "the body has a media type that is not read here")
 	errAffected   = fault.New(fault.Invalid, "PGRST124", "the write affects another number of rows than the preferences allow")

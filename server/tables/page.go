@@ -27,7 +27,6 @@ type page struct {
 	r     *request
 	order []query.Order
 	limit int64
-	etag  bool
 }
 
 // startPage makes a page of a list that asks for one with @cursor; nil for other lists. The order is completed by the

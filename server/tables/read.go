@@ -124,7 +124,7 @@ func embeds(items []query.Item) bool {
 
 // applyRange takes limit and offset from the Range header where the query string has none.
 func (r *request) applyRange(q *query.Request) error {
-	if r.Range == "" || r.Method != "GET" && r.Method != "HEAD" {
+	if r.Range == "" || r.Method != methodGet && r.Method != methodHead {
 		return nil
 	}
 	offset, limit, ok, err := query.ParseRange(r.Range)

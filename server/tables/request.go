@@ -63,7 +63,7 @@ func (s *Service) request(ctx context.Context, c *Call) (*request, error) {
 }
 
 // safe reports whether the method only reads.
-func (r *request) safe() bool { return r.Method == "GET" || r.Method == "HEAD" }
+func (r *request) safe() bool { return r.Method == methodGet || r.Method == methodHead }
 
 // allowed holds the caller's scopes against what she asks for.
 func (r *request) allowed() error {
@@ -247,15 +247,15 @@ func (r *request) plan() (*plan, error) {
 		return nil, err
 	}
 	switch r.Method {
-	case "GET", "HEAD":
+	case methodGet, methodHead:
 		return r.planRead(rel, q)
-	case "POST":
+	case methodPost:
 		return r.planInsert(rel, q)
-	case "PATCH":
+	case methodPatch:
 		return r.planUpdate(rel, q)
-	case "PUT":
+	case methodPut:
 		return r.planReplace(rel, q)
-	case "DELETE":
+	case methodDelete:
 		return r.planDelete(rel, q)
 	}
 	return nil, fmt.Errorf("no operation for %s", r.Method)

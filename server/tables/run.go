@@ -90,7 +90,7 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 		h.Length = -1
 		r.begun = true
 		return a.Begin(h)
-	}, p.hold || r.Method == "HEAD")
+	}, p.hold || r.Method == methodHead)
 	defer body.Release()
 	res := &rows.Result{}
 	step := rows.Step{Statement: p.statement, Result: res}

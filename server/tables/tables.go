@@ -75,6 +75,16 @@ func New(cfg Config, schemas *introspect.Cache, acquire func(ctx context.Context
 // MaxBody is the most bytes that a request's body may have.
 func (s *Service) MaxBody() int64 { return s.cfg.MaxBody }
 
+// The methods of a Call: what it does.
+const (
+	methodGet    = "GET"
+	methodHead   = "HEAD"
+	methodPost   = "POST"
+	methodPut    = "PUT"
+	methodPatch  = "PATCH"
+	methodDelete = "DELETE"
+)
+
 // Call is a request for records or for a function's result.
 type Call struct {
 	Dialect   *Dialect

@@ -92,7 +92,7 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 	if r.prefer.Count == query.CountExact {
 		n := res.Affected
 		h.ContentRange = contentRange(0, n, &n)
-	} else if r.Method != "POST" && w.ret == compile.ReturnRepresentation && r.Key == nil {
+	} else if r.Method != methodPost && w.ret == compile.ReturnRepresentation && r.Key == nil {
 		h.ContentRange = contentRange(0, res.Affected, nil)
 	}
 	if w.created && (insertedAny(st, res) || r.createdNone(res)) {
@@ -111,7 +111,7 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 		}
 	default:
 		h.empty = true
-		if h.Outcome == OK && (r.Method != "POST" || r.Dialect.Representation) {
+		if h.Outcome == OK && (r.Method != methodPost || r.Dialect.Representation) {
 			h.Outcome = NoContent
 		}
 	}
@@ -121,13 +121,13 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 // createdNone reports whether a POST that made no record is answered as if it had: PostgREST tells them apart for
 // upserts only.
 func (r *request) createdNone(res *rows.Result) bool {
-	return r.Method == "POST" && !r.Dialect.Representation && r.prefer.Resolution == "" && res.Affected == 0
+	return r.Method == methodPost && !r.Dialect.Representation && r.prefer.Resolution == "" && res.Affected == 0
 }
 
 // writeApplied names the preferences that a write honoured.
 func (r *request) writeApplied() string {
 	honoured := []string{"return", "tx", "timezone", "handling", "count", "nested"}
-	if r.Method == "POST" {
+	if r.Method == methodPost {
 		honoured = append(honoured, "resolution", "missing")
 	}
 	if r.prefer.Handling == query.HandlingStrict {
