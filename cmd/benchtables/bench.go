@@ -191,7 +191,7 @@ func (b *bench) measureScenarios(ctx context.Context, p *program, callers map[bo
 	for round := range b.rounds {
 		for _, row := range b.report.Rows {
 			began := time.Now()
-			sample, err := b.measure(ctx, p, row, callers[row.signedIn])
+			sample, err := b.measure(ctx, p, row, callers[row.signedIn], round == b.rounds-1)
 			if err != nil {
 				return fmt.Errorf("%s: %w", row.name, err)
 			}
@@ -223,10 +223,13 @@ type sample struct {
 	BenchRate          float64
 	BenchPostgres      float64
 	BenchSelf          float64
-	Constant           float64 // 0 where another scenario has it
+	// The same at the server's rate; 0 in all rounds but the last.
+	SlowPostgres, SlowSelf float64
+	Constant               float64 // 0 where another scenario has it
 }
 
-func (b *bench) measure(ctx context.Context, p *program, row *row, who caller) (out sample, err error) {
+// measure takes one sample. In the last round pgbench is also asked to be no faster than the server.
+func (b *bench) measure(ctx context.Context, p *program, row *row, who caller, last bool) (out sample, err error) {
 	s := &row.scenario
 	l := load{addr: p.addr, connections: b.connections, status: s.status, next: func(random *rand.Rand, into []byte) []byte {
 		return s.request(p.addr, who.credentials, random, into)
@@ -242,9 +245,16 @@ func (b *bench) measure(ctx context.Context, p *program, row *row, who caller) (
 		b.report.note(fmt.Sprintf("%s: a request failed: %v", s.name, t.firstErr))
 	}
 	if b.pgbench.path != "" {
-		y, err := b.pgbench.run(ctx, s, who.claims, b.duration, b.postgresCPU)
+		y, err := b.pgbench.run(ctx, s, who.claims, b.duration, 0, b.postgresCPU)
 		if err != nil {
 			return out, err
+		}
+		if last {
+			slow, err := b.pgbench.run(ctx, s, who.claims, b.duration, out.Rate, b.postgresCPU)
+			if err != nil {
+				return out, err
+			}
+			out.SlowPostgres, out.SlowSelf = micros(slow.cpu), micros(slow.pgbench)
 		}
 		out.Yardstick, out.BenchRate = true, y.rate
 		out.BenchPostgres, out.BenchSelf = micros(y.cpu), micros(y.pgbench)

@@ -72,9 +72,11 @@ type yardstick struct {
 	pgbench time.Duration // of pgbench itself
 }
 
-// run has pgbench execute a scenario's statements for at least so long. clock returns PostgreSQL's CPU time. The first
-// second, in which connections are made, does not count.
-func (p *pgbench) run(ctx context.Context, s *scenario, claims string, d time.Duration, clock func() (time.Duration, error)) (y yardstick, err error) {
+// run has pgbench execute a scenario's statements for at least so long, as often as it can, or so often in a second.
+// clock returns PostgreSQL's CPU time. The first second, in which connections are made, does not count.
+func (p *pgbench) run(
+	ctx context.Context, s *scenario, claims string, d time.Duration, rate float64, clock func() (time.Duration, error),
+) (y yardstick, err error) {
 	script := filepath.Join(p.dir, s.flag+".sql")
 	if err := os.WriteFile(script, []byte(fmt.Sprintf(s.script, pipeline)+"\\endpipeline\n"), 0o644); err != nil {
 		return y, err
@@ -87,6 +89,9 @@ func (p *pgbench) run(ctx context.Context, s *scenario, claims string, d time.Du
 	args := []string{
 		"--no-vacuum", "--file", script, "--protocol", "prepared", "--client", strconv.Itoa(p.connections), "--jobs", "2",
 		"--time", strconv.Itoa(seconds + 2), "--progress", "1",
+	}
+	if rate > 0 {
+		args = append(args, "--rate", strconv.FormatFloat(rate, 'f', 1, 64))
 	}
 	for name, value := range map[string]string{
 		"role": role, "claims": claims, "rows": strconv.Itoa(p.rows),

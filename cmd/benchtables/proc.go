@@ -93,8 +93,9 @@ func childrenOf(pid int) (children []process, err error) {
 	return children, nil
 }
 
-// memory is what a process has in memory, in bytes.
-type memory struct{ now, peak int64 }
+// memory is what a process has in memory, in bytes. file is the part of now that are pages of its program's file, which
+// the system can take back.
+type memory struct{ now, file, peak int64 }
 
 func memoryOf(pid int) (m memory, err error) {
 	data, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
@@ -111,6 +112,8 @@ func parseMemory(status string) (m memory, err error) {
 		switch name {
 		case "VmRSS":
 			into = &m.now
+		case "RssFile":
+			into = &m.file
 		case "VmHWM":
 			into = &m.peak
 		default:

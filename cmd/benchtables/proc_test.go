@@ -31,8 +31,8 @@ func TestParseStat(t *testing.T) {
 
 func TestParseMemory(t *testing.T) {
 	t.Parallel()
-	got, err := parseMemory("Name:\tbough\nVmHWM:\t  2048 kB\nVmRSS:\t    1024 kB\nThreads:\t9\n")
-	if diff := cmp.Diff(memory{now: 1 << 20, peak: 2 << 20}, got, cmp.AllowUnexported(memory{})); err != nil || diff != "" {
+	got, err := parseMemory("Name:\tbough\nVmHWM:\t  2048 kB\nVmRSS:\t    1024 kB\nRssAnon:\t     256 kB\nRssFile:\t     512 kB\nThreads:\t9\n")
+	if diff := cmp.Diff(memory{now: 1 << 20, file: 512 << 10, peak: 2 << 20}, got, cmp.AllowUnexported(memory{})); err != nil || diff != "" {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
 	for _, text := range []string{"", "VmHWM:\t x kB\nVmRSS:\t1 kB\n", "VmRSS:\t1 kB\n"} {

@@ -97,6 +97,8 @@ PGBENCH   the same statements with role and claims set, in one pipeline, prepare
           microseconds of CPU of PostgreSQL + pgbench itself, and transactions a second (TPS)
 VS PGB    (SERVER + PG) / (PostgreSQL + pgbench), as a client of the database would cost without HTTP: the yardstick
 VS PG     (SERVER + PG) / (PostgreSQL under pgbench alone)
+AT RATE   PGBENCH when it makes no more transactions than the server; VS: the ratio to that. Both wait more often then,
+          and each time a process is woken costs CPU, which is most of what PG is above PGBENCH. Measured once
 CONST     microseconds of CPU of a server that always gives an answer of the same size; VS C: SERVER / CONST
 Each figure is the median of all rounds; ratios are those within a round.`
 
@@ -104,7 +106,7 @@ Each figure is the median of all rounds; ratios are those within a round.`
 func (r *report) print(out io.Writer) {
 	if len(r.Rows) > 0 {
 		t := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-		fmt.Fprintln(t, "REQUEST\tBYTES\tRATE\tP50\tP99\tFAILED\tSERVER\tPG\tPGBENCH\tTPS\tVS PGB\tGOAL\tVS PG\tCONST\tVS C")
+		fmt.Fprintln(t, "REQUEST\tBYTES\tRATE\tP50\tP99\tFAILED\tSERVER\tPG\tPGBENCH\tTPS\tVS PGB\tGOAL\tVS PG\tAT RATE\tVS\tCONST\tVS C")
 		for _, w := range r.Rows {
 			if len(w.Samples) > 0 {
 				fmt.Fprintln(t, strings.Join(r.cells(w), "\t"))
@@ -117,7 +119,7 @@ func (r *report) print(out io.Writer) {
 	fmt.Fprintln(t, "BESIDES\tMEASURED\tGOAL")
 	line := func(name, value, goal string) { fmt.Fprintf(t, "%s\t%s\t%s\n", name, value, goal) }
 	if r.Memory.peak > 0 {
-		line("memory of the server after the load", megabytes(r.Memory.now)+", at most "+megabytes(r.Memory.peak), "40 MiB")
+		line("memory of the server after the load", r.Memory.String(), "40 MiB")
 	}
 	if l := r.Large; l != nil {
 		line(fmt.Sprintf("first byte of %d rows", r.RowCount), millis(l.FirstByte), "50 ms")
@@ -128,7 +130,7 @@ func (r *report) print(out io.Writer) {
 		line(fmt.Sprintf("first answer with %d tables more, once it serves", wideTables), millis(w.FirstAnswer), "1 s")
 		line("until it serves, from its start", millis(w.Ready), "")
 		line("what they add to a request by id", fmt.Sprintf("%+.1f to %.1f µs of CPU", w.Added, w.Without), "0")
-		line("memory of that server after the load", megabytes(w.Memory.now)+", at most "+megabytes(w.Memory.peak), "")
+		line("memory of that server after the load", w.Memory.String(), "")
 	}
 	if c := r.Changes; c != nil {
 		line(fmt.Sprintf("failed requests during %d changes of the schema", c.Statements), fmt.Sprintf("%d of %d", c.Failed, c.Requests), "0")
@@ -179,6 +181,12 @@ func (r *report) cells(w *row) []string {
 	} else {
 		cells = append(cells, "–", "–", "–", "–", "–")
 	}
+	if last := w.Samples[len(w.Samples)-1]; last.SlowPostgres > 0 {
+		slow := last.SlowPostgres + last.SlowSelf
+		cells = append(cells, fmt.Sprintf("%.0f + %.0f", last.SlowPostgres, last.SlowSelf), fmt.Sprintf("%.2f", last.total()/slow))
+	} else {
+		cells = append(cells, "–", "–")
+	}
 	if constant := r.constant(w); constant > 0 {
 		return append(cells, fmt.Sprintf("%.0f", constant),
 			fmt.Sprintf("%.1f", w.middle(func(s sample) float64 { return s.Server })/constant))
@@ -198,6 +206,10 @@ func (r *report) failure() error {
 		errs = append(errs, fmt.Errorf("%d requests failed while the schema changed", r.Changes.Failed))
 	}
 	return errors.Join(errs...)
+}
+
+func (m memory) String() string {
+	return fmt.Sprintf("%s, of it %s program, at most %s", megabytes(m.now), megabytes(m.file), megabytes(m.peak))
 }
 
 func megabytes(n int64) string { return fmt.Sprintf("%.1f MiB", float64(n)/(1<<20)) }

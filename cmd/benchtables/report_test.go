@@ -13,17 +13,18 @@ import (
 func TestReport(t *testing.T) {
 	t.Parallel()
 	kinds := scenarios(1000)
-	r := &report{Server: "PostgreSQL 18.4", Connections: 32, Rounds: 3, RowCount: 1000, Memory: memory{30 << 20, 35 << 20}}
+	r := &report{Server: "PostgreSQL 18.4", Connections: 32, Rounds: 3, RowCount: 1000, Memory: memory{30 << 20, 20 << 20, 35 << 20}}
 	one := sample{Rate: 1000, Middle: 2000, Slow: 9000, Server: 60, Postgres: 40, Yardstick: true, BenchRate: 3000, BenchPostgres: 40, BenchSelf: 10, Constant: 15}
 	// Everything takes twice as long in the second round, which must leave the ratios alone; the third is out of line.
 	two, three := one, one
 	two.Server, two.Postgres, two.BenchPostgres, two.BenchSelf = 120, 80, 80, 20
 	three.Server = 6000
+	three.Postgres, three.SlowPostgres, three.SlowSelf = 60, 50, 10
 	r.Rows = []*row{
 		{scenario: kinds[0], Size: 355, Samples: []sample{one, two, three}},
 		{scenario: kinds[5], Size: 355, Samples: []sample{{Rate: 500, Server: 90, Postgres: 50}}},
 	}
-	r.Large = &large{FirstByte: 8 * time.Millisecond, Total: time.Second, Bytes: 1 << 20, Memory: memory{1 << 20, 2 << 20}}
+	r.Large = &large{FirstByte: 8 * time.Millisecond, Total: time.Second, Bytes: 1 << 20, Memory: memory{1 << 20, 0, 2 << 20}}
 	r.Changes = &changes{Statements: 12, Requests: 100}
 	r.note("a note")
 	r.note("a note")
@@ -35,9 +36,10 @@ func TestReport(t *testing.T) {
 		lines[strings.TrimSpace(name)] = strings.Fields(rest)
 	}
 	for name, want := range map[string]string{
-		"one by id":               "355 1000 2.0 9.0 0 120 40 40 + 10 3000 2.00 ≤ 1.6 2.50 15 8.0",
-		"one by id, user":         "355 500 0.0 0.0 0 90 50 – – – – – 15 6.0", // no pgbench; the constant is the other's
-		"first byte of 1000 rows": "8.0 ms 50 ms",
+		"one by id":                                       "355 1000 2.0 9.0 0 120 60 40 + 10 3000 2.00 ≤ 1.6 2.50 50 + 10 101.00 15 8.0",
+		"one by id, user":                                 "355 500 0.0 0.0 0 90 50 – – – – – – – 15 6.0", // no pgbench; the constant is the other's
+		"memory of the server after the load":             "30.0 MiB, of it 20.0 MiB program, at most 35.0 MiB 40 MiB",
+		"first byte of 1000 rows":                         "8.0 ms 50 ms",
 		"failed requests during 12 changes of the schema": "0 of 100 0",
 	} {
 		if got := strings.Join(lines[name], " "); got != want {

@@ -114,3 +114,17 @@ func quote(name string) string {
 	}
 	return `"` + name + `"`
 }
+
+// maxPlannedLimit is the largest limit that is part of a statement's shape.
+const maxPlannedLimit = 1000
+
+// limit appends the operand of LIMIT. A usual one is written out: for a parameter the planner supposes a tenth of all
+// rows, and plans the statement anew each time since that looks dear.
+func (b *builder) limit(n int64) {
+	text := strconv.FormatInt(n, 10)
+	if n <= maxPlannedLimit {
+		b.write(text)
+		return
+	}
+	b.value(text)
+}

@@ -69,7 +69,7 @@ func (c Context) Call(fn *introspect.Function, q *query.Request, call Call) (*St
 		shape = ScalarSet
 		c.limitValues(&b, q)
 	}
-	statement, err := b.statement([]Output{{Name: fn.Name, Encoding: code.encoding}})
+	statement, err := b.statement([]Output{{Name: fn.Name, Encoding: code.encoding, Wrapped: code.wrap}})
 	return statement, shape, err
 }
 
@@ -83,7 +83,8 @@ func (c Context) limitValues(b *builder, q *query.Request) {
 		limit = &c.MaxRows
 	}
 	if limit != nil {
-		b.writeAll(" limit ", b.param(strconv.AppendInt(nil, *limit, 10)))
+		b.write(" limit ")
+		b.limit(*limit)
 	}
 	if q.Offset != nil {
 		b.writeAll(" offset ", b.param(strconv.AppendInt(nil, *q.Offset, 10)))
@@ -214,7 +215,7 @@ func callProcedure(b *builder, fn *introspect.Function, args []string) (*Stateme
 		if code.wrap {
 			code = codeString // CALL has no place for to_json
 		}
-		output = append(output, Output{Name: column.Name, Encoding: code.encoding})
+		output = append(output, Output{Name: column.Name, Encoding: code.encoding, Wrapped: code.wrap})
 	}
 	b.writeAll("call ", quote(fn.Schema), ".", quote(fn.Name), "(", strings.Join(args, ", "), ")")
 	statement, err := b.statement(output)

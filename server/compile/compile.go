@@ -19,6 +19,8 @@ type Statement struct {
 type Output struct {
 	Name     string
 	Encoding Encoding
+	// Wrapped tells that the JSON was made by to_json of a value that may be no JSON: a JSON string then stands for text.
+	Wrapped bool
 	// Hidden columns are not for the client: order keys of a cursor, xmin.
 	Hidden bool
 }

@@ -181,7 +181,7 @@ func (l *level) star() {
 		return
 	}
 	start := len(l.outputs)
-	l.outputs = slices.Grow(l.outputs, len(l.rel.Columns))
+	l.outputs = slices.Grow(l.outputs, len(l.rel.Columns)+1) // one more for the version
 	for _, all := range [...]bool{false, true} {
 		for _, c := range l.rel.Columns {
 			if (all || c.Grants.Can(l.c.Role, introspect.Select)) && (l.source == nil || l.has(c.Name)) {

@@ -18,6 +18,8 @@ type Replace struct {
 	Return  Return
 	// IfMatch is the xmin that the row must have. With it, no row is made where none is.
 	IfMatch *string
+	// Existing makes no row where none is.
+	Existing bool
 	// Tell adds the hidden outputs of KeyColumn and VersionColumn to a representation.
 	Tell bool
 }
@@ -69,7 +71,7 @@ func (c Context) Replace(rel *introspect.Relation, q *query.Request, r Replace) 
 		return nil, err
 	}
 	rest := c.defaulted(rel, columns)
-	if r.IfMatch != nil || !Creates(rel) {
+	if r.IfMatch != nil || r.Existing || !Creates(rel) {
 		set := assignments{columns: slices.Concat(columns, rest), values: values, more: extras{version: r.Tell}}
 		for range rest {
 			set.values = append(set.values, "default")

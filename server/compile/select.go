@@ -157,7 +157,7 @@ func (l *level) wraps() bool {
 func (l *level) described() []Output {
 	described := make([]Output, len(l.outputs), len(l.outputs)+1)
 	for i := range l.outputs {
-		described[i] = Output{Name: l.outputs[i].name, Encoding: l.outputs[i].encoding, Hidden: l.outputs[i].hidden}
+		described[i] = Output{Name: l.outputs[i].name, Encoding: l.outputs[i].encoding, Wrapped: l.outputs[i].wrap, Hidden: l.outputs[i].hidden}
 	}
 	return described
 }

@@ -176,7 +176,7 @@ func (l *level) writeBounds() {
 	}
 	if limit != nil {
 		b.write(" limit ")
-		b.value(strconv.FormatInt(*limit, 10))
+		b.limit(*limit)
 	}
 	if l.offset != nil && *l.offset > 0 {
 		b.write(" offset ")

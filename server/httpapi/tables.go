@@ -1,6 +1,7 @@
 package httpapi
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -127,6 +128,15 @@ func (a *API) serveBatch(c *gin.Context) {
 		a.writeError(c, err)
 		return
 	}
+	data, err := io.ReadAll(call.Body)
+	if err == nil && json.Valid(data) { // the tables say what is wrong with another body
+		err = checkJSON(data)
+	}
+	if err != nil {
+		a.writeError(c, err)
+		return
+	}
+	call.Body = bytes.NewReader(data)
 	a.finish(c, a.Tables.ServeBatch(c.Request.Context(), call, &tableAnswer{c: c}))
 }
 
@@ -145,15 +155,23 @@ func (a *API) finish(c *gin.Context, err error) {
 	}
 }
 
+// single are the headers of which a request may have one: of a second one nobody would know which is meant.
+var single = []string{"Content-Type", "Range", "If-Match", "Accept-Profile", "Content-Profile", "X-HTTP-Method-Override"}
+
 // tableCall reads what a request asks for, without its body.
 func (a *API) tableCall(c *gin.Context) (*tables.Call, error) {
 	r := c.Request
+	for _, name := range single {
+		if n := len(r.Header.Values(name)); n > 1 {
+			return nil, fault.Validation("send %s once, not %d times", name, n)
+		}
+	}
 	call := &tables.Call{
 		Dialect: c.MustGet(dialectKey).(*tables.Dialect), Principal: auth.FromContext(r.Context()),
 		Method: r.Method, Path: r.URL.EscapedPath(), Table: c.Param("table"), Function: c.Param("function"),
 		Query: r.URL.RawQuery, Headers: headersJSON(r.Header), Body: r.Body,
 		Prefer: r.Header.Values("Prefer"), Accept: strings.Join(r.Header.Values("Accept"), ","), ContentType: r.Header.Get("Content-Type"),
-		Range: r.Header.Get("Range"), IfMatch: r.Header.Get("If-Match"), IfNoneMatch: r.Header.Get("If-None-Match"),
+		Range: r.Header.Get("Range"), IfMatch: r.Header.Get("If-Match"), IfNoneMatch: strings.Join(r.Header.Values("If-None-Match"), ","),
 		AcceptProfile: r.Header.Get("Accept-Profile"), ContentProfile: r.Header.Get("Content-Profile"),
 	}
 	if id := c.Param("id"); id != "" {
@@ -181,8 +199,11 @@ func (a *API) tableCall(c *gin.Context) (*tables.Call, error) {
 // X-HTTP-Method-Override: GET.
 func longQuery(r *http.Request, call *tables.Call) error {
 	override := r.Header.Get("X-HTTP-Method-Override")
+	if override != "" && r.Method != http.MethodPost {
+		return fault.Validation("X-HTTP-Method-Override is for POST, not for %s", r.Method)
+	}
 	if r.Method != "QUERY" {
-		if override == "" || r.Method != http.MethodPost {
+		if override == "" {
 			return nil
 		}
 		if !slices.Contains([]string{"GET", "PATCH", "DELETE"}, strings.ToUpper(override)) {
@@ -238,12 +259,12 @@ type tableAnswer struct {
 // Begin implements tables.Answer.
 func (t *tableAnswer) Begin(h *tables.Head) (io.Writer, error) {
 	header := t.c.Writer.Header()
-	for name, value := range map[string]string{
-		"Content-Type": h.ContentType, "Content-Range": h.ContentRange, "ETag": h.ETag, "Location": h.Location,
-		"Link": h.Link, "Preference-Applied": h.Applied, "Content-Profile": h.Profile,
+	for _, field := range [...]struct{ name, value string }{
+		{"Content-Type", h.ContentType}, {"Content-Range", h.ContentRange}, {"Etag", h.ETag}, {"Location", h.Location},
+		{"Link", h.Link}, {"Preference-Applied", h.Applied}, {"Content-Profile", h.Profile},
 	} {
-		if value != "" {
-			header.Set(name, value)
+		if field.value != "" {
+			header[field.name] = []string{field.value} // the names are in their canonical form
 		}
 	}
 	header.Set("Vary", "Accept, Accept-Profile, Prefer, X-Branch")

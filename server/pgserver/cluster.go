@@ -379,8 +379,10 @@ func writeSettings(ctx context.Context, cluster string, own map[string]string, r
 		"shared_buffers":                   sharedBuffers(memoryBytes()),
 		"wal_level":                        "replica",
 		"client_connection_check_interval": "5s",
-		"timezone":                         "UTC",
-		"log_timezone":                     "UTC",
+		// Local disks are solid-state today: PostgreSQL's default of 4 is for those that seek.
+		"random_page_cost": "1.1",
+		"timezone":         "UTC",
+		"log_timezone":     "UTC",
 		// Queries carry people's data and secrets.
 		"log_min_error_statement": "panic",
 	}

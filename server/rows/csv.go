@@ -2,6 +2,7 @@ package rows
 
 import (
 	"bytes"
+	"encoding/json"
 
 	"github.com/boughdb/bough/server/compile"
 )
@@ -40,12 +41,21 @@ func (s *csv) Row(values [][]byte) error {
 			buf = append(buf, ',')
 		}
 		if v := values[s.columns[i].index]; v != nil {
-			buf = appendField(buf, v)
+			buf = appendField(buf, s.columns[i].plain(v))
 		}
 	}
 	buf = append(buf, '\n')
 	s.body.buf = buf
 	return s.body.grown()
+}
+
+// plain is a value as text: what to_json has made a string of is that string.
+func (c *column) plain(v []byte) []byte {
+	var text string
+	if c.wrapped && len(v) > 0 && v[0] == '"' && json.Unmarshal(v, &text) == nil {
+		return []byte(text)
+	}
+	return v
 }
 
 func appendField(dst, v []byte) []byte {

@@ -28,7 +28,7 @@ func (s *raw) Row(values [][]byte) error {
 	}
 	v := values[s.columns[0].index]
 	if v == nil || !s.binary {
-		s.body.buf = append(s.body.buf, v...)
+		s.body.buf = append(s.body.buf, s.columns[0].plain(v)...)
 		return nil
 	}
 	digits, ok := bytes.CutPrefix(v, []byte(`\x`))

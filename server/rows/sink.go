@@ -17,6 +17,7 @@ type column struct {
 	key      []byte // `{"name":` for the first column, `,"name":` for the others
 	index    int
 	encoding compile.Encoding
+	wrapped  bool
 }
 
 // sink is what all sinks that write to a body have in common.
@@ -33,7 +34,7 @@ func newSink(b *Body, outputs []compile.Output) sink {
 	first := len(b.columns)
 	for i := range outputs {
 		if !outputs[i].Hidden {
-			b.columns = append(b.columns, column{index: i, encoding: outputs[i].Encoding})
+			b.columns = append(b.columns, column{index: i, encoding: outputs[i].Encoding, wrapped: outputs[i].Wrapped})
 		}
 	}
 	return sink{body: b, columns: b.columns[first:len(b.columns):len(b.columns)]}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/query"
@@ -22,12 +23,11 @@ const maxOperations = 1000
 
 // operation is one of a batch.
 type operation struct {
-	Method string                     `json:"method"`
-	Table  string                     `json:"table"`
-	ID     json.RawMessage            `json:"id"`
-	Query  map[string]json.RawMessage `json:"query"`
-	Body   json.RawMessage            `json:"body"`
-	Prefer string                     `json:"prefer"`
+	Method, Table string
+	ID            json.RawMessage
+	Query         map[string]json.RawMessage
+	Body          json.RawMessage
+	Prefer        string
 }
 
 // batch is a run of operations in one transaction.
@@ -53,14 +53,15 @@ func (s *Service) ServeBatch(ctx context.Context, c *Call, a Answer) error {
 	if mediaType, err := r.contentType(); err != nil || mediaType != "application/json" {
 		return errMediaType.Msgf("the body of a batch is application/json")
 	}
-	var operations []operation
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(&operations); err != nil {
-		return errBody.Msgf("the body of a batch is an array of operations with method, table, id, query, body and prefer: %s", err)
+	if err := r.precondition(); err != nil {
+		return err
 	}
-	if dec.More() {
-		return errBody.Msgf("there is more after the array of operations")
+	if !slices.ContainsFunc(r.media, func(m query.Media) bool { return m.Kind == query.MediaAny || m.Kind == query.MediaJSON }) {
+		return errMedia.WithHint("a batch answers with application/json")
+	}
+	operations, err := parseOperations(data)
+	if err != nil {
+		return err
 	}
 	if n := len(operations); n == 0 || n > maxOperations {
 		return fault.Validation("a batch has 1 to %d operations, not %d", maxOperations, n)
@@ -71,6 +72,9 @@ func (s *Service) ServeBatch(ctx context.Context, c *Call, a Answer) error {
 		if err == nil {
 			h := &Head{Outcome: OK, ContentType: "application/json; charset=utf-8", Applied: r.prefer.Applied("tx", "timezone"), Profile: r.served()}
 			return finish(h, b.out.Bytes(), a)
+		}
+		if attempt < maxAttempts && lostRace(err) {
+			continue
 		}
 		if attempt < maxAttempts && r.outdated(err) {
 			if fresh, again := s.schemas.RefreshUnlessFresh(ctx, c.Database, r.schema); again == nil && fresh != r.schema {
@@ -193,6 +197,54 @@ func (b *batch) do(ctx context.Context, tx *rows.Tx, op operation) error {
 	return nil
 }
 
+// parseOperations reads the body of a batch.
+func parseOperations(data []byte) ([]operation, error) {
+	if !utf8.Valid(data) {
+		return nil, errBody.Msgf("the body is not valid UTF-8")
+	}
+	var objects []map[string]json.RawMessage
+	if err := json.Unmarshal(data, &objects); err != nil {
+		var syntax *json.SyntaxError
+		if errors.As(err, &syntax) {
+			return nil, errBody.Msgf("the body is not valid JSON: %s at byte %d", syntax, syntax.Offset)
+		}
+		return nil, errBody.Msgf("the body of a batch is an array of operations, which are objects with method, table, id, query, body and prefer")
+	}
+	operations := make([]operation, len(objects))
+	for i, object := range objects {
+		op := &operations[i]
+		for name, value := range object {
+			var err error
+			switch name {
+			case "method":
+				err = json.Unmarshal(value, &op.Method)
+			case "table":
+				err = json.Unmarshal(value, &op.Table)
+			case "query":
+				err = json.Unmarshal(value, &op.Query)
+			case "prefer":
+				err = json.Unmarshal(value, &op.Prefer)
+			case "id":
+				op.ID = value
+			case "body":
+				op.Body = value
+			default:
+				return nil, errBody.Msgf("operation %d has the field %q; there are method, table, id, query, body and prefer", i, name)
+			}
+			if err != nil {
+				return nil, errBody.Msgf("the field %q of operation %d must be %s", name, i, fields[name])
+			}
+		}
+		if op.Method == "" || op.Table == "" {
+			return nil, errBody.Msgf("operation %d needs a method and a table", i)
+		}
+	}
+	return operations, nil
+}
+
+// fields are what the fields of an operation are.
+var fields = map[string]string{"method": "a text", "table": "a text", "query": "an object", "prefer": "a text"}
+
 // sub makes a request of an operation.
 func (b *batch) sub(op operation) (*request, error) {
 	c := *b.Call
@@ -228,10 +280,16 @@ func (b *batch) sub(op operation) (*request, error) {
 	if c.Method == methodPost && c.Key != nil {
 		return nil, fault.Validation("POST makes new records and takes no id")
 	}
-	if c.Query, err = b.query(op.Query); err != nil {
+	if c.Function != "" && c.Key != nil {
+		return nil, fault.Validation("a function takes no id")
+	}
+	if c.Query, err = b.query(op.Query, c.Function != "" && r.safe()); err != nil {
 		return nil, err
 	}
 	if len(op.Body) > 0 {
+		if r.safe() || c.Method == methodDelete {
+			return nil, fault.Validation("%s takes no body", c.Method)
+		}
 		if r.body, err = b.resolved(op.Body); err != nil {
 			return nil, err
 		}
@@ -263,8 +321,9 @@ func (b *batch) key(id json.RawMessage) (raw string, parts []string, err error) 
 // words are the names of parameters that are no filters.
 var words = []string{"select", "order", "limit", "offset", "columns", "on_conflict", "and", "or", "not.and", "not.or"}
 
-// query makes a query string of an operation's parameters. A plain column name filters by equality.
-func (b *batch) query(params map[string]json.RawMessage) (string, error) {
+// query makes a query string of an operation's parameters. A plain name is a column that filters by equality; where a
+// function is called by GET it is an argument.
+func (b *batch) query(params map[string]json.RawMessage, call bool) (string, error) {
 	var parts []string
 	for name, data := range params {
 		v, err := b.value(data)
@@ -275,6 +334,9 @@ func (b *batch) query(params map[string]json.RawMessage) (string, error) {
 		list, isList := v.([]any)
 		text, ok := plain(v)
 		switch {
+		case bare && call && ok:
+		case bare && call:
+			return "", fault.Validation("the argument %q must be a text, a number or true or false; call the function by POST to give it another value", name)
 		case bare && v == nil:
 			name, text = name+".is.null", ""
 		case bare && isList:

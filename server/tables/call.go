@@ -1,6 +1,7 @@
 package tables
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/boughdb/bough/server/compile"
@@ -34,6 +35,13 @@ func (r *request) planCall() (*plan, error) {
 	fn, err := c.PickOverload(r.Function, names, input)
 	if err != nil {
 		return nil, err
+	}
+	if r.safe() && r.Dialect.Representation {
+		for i, name := range names {
+			if slices.Contains(names[:i], name) && !variadic(fn, name) {
+				return nil, fault.Validation("the argument %q is given twice", name)
+			}
+		}
 	}
 	if compile.Unnamed(fn, input) && !r.safe() {
 		call = compile.Call{Raw: r.body}
@@ -89,26 +97,19 @@ func (r *request) planCall() (*plan, error) {
 		if shape != compile.Rows && shape != compile.ScalarSet {
 			return h, nil
 		}
-		n := int64(-1)
-		if res != nil {
-			n = res.Rows
-			if total == nil && r.prefer.Count == query.CountExact {
-				total = &n
-			}
-		} else if total != nil {
-			if n = max(0, *total-offset); limit != nil {
-				n = min(n, *limit)
-			}
+		if res != nil && total == nil && r.prefer.Count == query.CountExact {
+			total = &res.Rows
 		}
-		if n >= 0 {
-			h.ContentRange = contentRange(offset, n, total)
-		}
-		if total != nil && n < *total {
-			h.Outcome = Partial
+		if p.form.media.Kind != query.MediaPlan {
+			partOf(h, p, res, total, offset, limit)
 		}
 		return h, nil
 	}
 	return p, nil
+}
+
+func variadic(fn *introspect.Function, name string) bool {
+	return slices.ContainsFunc(fn.Args, func(a introspect.Argument) bool { return a.Variadic && a.Name == name })
 }
 
 func hasArgument(overloads []*introspect.Function, name string) bool {
@@ -225,6 +226,12 @@ func (r *request) resultForm(fn *introspect.Function, shape compile.Shape) (form
 			}
 		case query.MediaCSV:
 			f.sink = rows.NewCSV
+		case query.MediaPlan:
+			if !r.s.cfg.Explain {
+				continue
+			}
+			f.single = false
+			f.sink = func(b *rows.Body, out []compile.Output) rows.Sink { return newPlanText(b, out, m.Plan) }
 		case query.MediaNDJSON:
 			f.sink = func(b *rows.Body, out []compile.Output) rows.Sink { return rows.NewNDJSON(b, out, rows.Options{}) }
 		case query.MediaText:

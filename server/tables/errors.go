@@ -115,6 +115,8 @@ var (
 	errNoTable    = fault.New(fault.NotFound, "PGRST205", "there is no such table")
 	errUnfiltered = fault.New(fault.Invalid, "validation_error", "a write without a filter would change every record; it is refused").
 			WithHint("add a filter, such as id.eq=1, or say that you mean every record: @all=true")
+	errUnfit = fault.New(fault.Conflict, "conflict", "the patch does not fit the record: a test in it fails, or what it is to replace or remove is not there").
+			WithHint("read the record again, and make the patch anew")
 	errPrecondition = fault.New(fault.PreconditionFailed, "precondition_failed", "the record has changed since it was read")
 	errNoKey        = fault.New(fault.Invalid, "validation_error", "the relation has no primary key, so its records have no paths").
 			WithHint("use filters instead")

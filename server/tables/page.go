@@ -96,8 +96,11 @@ func (p *page) next(res *rows.Result) string {
 		}
 	}
 	parts = append(parts, "@cursor="+p.encode(values))
-	return "<" + p.r.Path + "?" + strings.Join(parts, "&") + `>; rel="next"`
+	return "<" + p.r.Path + "?" + inLink.Replace(strings.Join(parts, "&")) + `>; rel="next"`
 }
+
+// inLink escapes what a query string may come with but a URL in a Link header may not hold (RFC 8288, section 3).
+var inLink = strings.NewReplacer("<", "%3C", ">", "%3E", `"`, "%22", " ", "%20")
 
 // A cursor holds the values of the last record's order, and which order that is: with another one it would lead astray.
 type cursor struct {

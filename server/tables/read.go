@@ -25,6 +25,11 @@ func (r *request) planRead(rel *introspect.Relation, q *query.Request) (*plan, e
 		return nil, err
 	}
 	one := r.Key != nil
+	if !one && r.Dialect.RecordPaths {
+		if err := r.precondition(); err != nil {
+			return nil, err
+		}
+	}
 	form, err := r.formOf(one)
 	if err != nil {
 		return nil, err
@@ -51,20 +56,8 @@ func (r *request) planRead(rel *introspect.Relation, q *query.Request) (*plan, e
 		if one {
 			return r.recordHead(h, res, options.ETag)
 		}
-		n := int64(-1)
-		if res != nil {
-			n = res.Rows
-		} else if total != nil {
-			n = max(0, *total-offset)
-			if limit != nil {
-				n = min(n, *limit)
-			}
-		}
-		if n >= 0 {
-			h.ContentRange = contentRange(offset, n, total)
-		}
-		if total != nil && n < *total {
-			h.Outcome = Partial
+		if form.media.Kind != query.MediaPlan {
+			partOf(h, p, res, total, offset, limit)
 		}
 		if hashed {
 			h.ETag = weakTag(h.ContentType, body)
@@ -80,10 +73,44 @@ func (r *request) planRead(rel *introspect.Relation, q *query.Request) (*plan, e
 	return p, nil
 }
 
+// partOf says which part of a list an answer is. res is nil while rows are still coming: their number is known then from
+// an exact total only.
+func partOf(h *Head, p *plan, res *rows.Result, total *int64, offset int64, limit *int64) {
+	switch {
+	case res != nil:
+		if total != nil && p.estimate && res.Rows > 0 {
+			least := max(*total, offset+res.Rows) // an estimate may be below what is seen
+			total = &least
+		}
+		h.ContentRange = contentRange(offset, res.Rows, total)
+		if total != nil && res.Rows < *total {
+			h.Outcome = Partial
+		}
+	case total == nil:
+	case p.estimate:
+		h.ContentRange = contentRange(offset, 0, total)
+		if offset > 0 || limit != nil && *limit < *total {
+			h.Outcome = Partial
+		}
+	default:
+		n := max(0, *total-offset)
+		if limit != nil {
+			n = min(n, *limit)
+		}
+		h.ContentRange = contentRange(offset, n, total)
+		if n < *total {
+			h.Outcome = Partial
+		}
+	}
+}
+
 // recordHead is the head of one record's answer.
 func (r *request) recordHead(h *Head, res *rows.Result, tagged bool) (*Head, error) {
 	if tagged && len(res.Hidden) > 0 && res.Hidden[0] != nil {
 		h.ETag = recordTag(res.Hidden[0])
+		if r.IfMatch != "" && r.IfMatch != "*" && r.IfMatch != h.ETag {
+			return nil, errPrecondition
+		}
 		if r.IfNoneMatch != "" && tagMatches(r.IfNoneMatch, h.ETag) {
 			h.Outcome = NotModified
 		}

@@ -33,6 +33,7 @@ type request struct {
 	body      []byte // read once, since a request may be tried twice
 	read      bool
 	begun     bool // a part of the answer is with the client
+	patched   bool // a JSON patch changes one record, if it fits
 }
 
 // request reads what a call says about itself.
@@ -195,9 +196,12 @@ func (r *request) contentType() (string, error) {
 	if r.ContentType == "" {
 		return "application/json", nil
 	}
-	mediaType, _, err := mime.ParseMediaType(r.ContentType)
+	mediaType, params, err := mime.ParseMediaType(r.ContentType)
 	if err != nil {
 		return "", errMediaType.Msgf("the Content-Type %q cannot be read", r.ContentType)
+	}
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") && !strings.EqualFold(charset, "us-ascii") {
+		return "", errMediaType.Msgf("the body is in %s; it must be in UTF-8", charset)
 	}
 	return mediaType, nil
 }
@@ -231,7 +235,40 @@ func (r *request) serve(ctx context.Context, a Answer) error {
 	if err != nil {
 		return err
 	}
-	return r.run(ctx, p, a)
+	err = r.run(ctx, p, a)
+	if r.patched && errors.Is(err, errNoRecord) {
+		return r.unfit(ctx, err)
+	}
+	return err
+}
+
+// unfit tells a record that a JSON patch does not fit from one that is not there: the patch changes neither.
+func (r *request) unfit(ctx context.Context, absent error) error {
+	rel, err := r.relation()
+	if err != nil {
+		return err
+	}
+	q := &query.Request{Select: []query.Item{}}
+	if err := r.keyed(rel, q); err != nil {
+		return err
+	}
+	st, err := r.context().Select(rel, q, compile.Options{})
+	if err != nil {
+		return err
+	}
+	conn, err := r.s.acquire(ctx, r.Database)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	res := &rows.Result{}
+	if err := rows.Run(ctx, conn.Conn.Conn().PgConn(), r.session(), rows.Step{Statement: st, Result: res}); err != nil {
+		return err
+	}
+	if res.Rows == 0 {
+		return absent
+	}
+	return errUnfit
 }
 
 func (r *request) plan() (*plan, error) {

@@ -64,7 +64,7 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 		}
 		n, err := totalOf(counted, p.estimate)
 		total = &n
-		if err == nil && p.early != nil {
+		if err == nil && p.early != nil && !p.estimate {
 			err = p.early(total)
 		}
 		return err

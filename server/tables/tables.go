@@ -151,6 +151,9 @@ func (s *Service) Serve(ctx context.Context, c *Call, a Answer) error {
 	}
 	for attempt := 1; ; attempt++ {
 		err := r.serve(ctx, a)
+		if !r.begun && attempt < maxAttempts && lostRace(err) {
+			continue
+		}
 		// The catalog says what is not, or not what is: it may have changed a moment ago.
 		if err == nil || r.begun || attempt == maxAttempts || !r.outdated(err) {
 			return explain(c, err)
@@ -163,7 +166,17 @@ func (s *Service) Serve(ctx context.Context, c *Call, a Answer) error {
 	}
 }
 
-// maxAttempts is how often a request is tried while the schema changes under it.
+// lostRace reports whether PostgreSQL rolled the statements back for the sake of others, as it does to end a deadlock.
+// They are done again: nothing has come of them.
+func lostRace(err error) bool {
+	switch sqlState(err) {
+	case "40P01", "40001":
+		return true
+	}
+	return false
+}
+
+// maxAttempts is how often a request is tried while the schema changes under it, or others win.
 const maxAttempts = 4
 
 // outdated reports whether an error may come from a catalog that is out of date.

@@ -30,6 +30,9 @@ func (r *request) startWrite(rel *introspect.Relation, q *query.Request, one boo
 	if err := onlyWrites(q); err != nil {
 		return nil, err
 	}
+	if r.IfNoneMatch != "" && r.Dialect.RecordPaths {
+		return nil, fault.Validation("If-None-Match is for GET and HEAD")
+	}
 	w := &writing{rel: rel, q: q, one: one}
 	var err error
 	if w.form, err = r.formOf(one); err != nil {
@@ -250,13 +253,11 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 		}
 		return r.planWrite(w, st, nil), nil
 	}
-	if q.Columns != nil || in.Conflict == compile.ConflictIgnore {
-		return nil, fault.Validation("columns= and resolution=ignore-duplicates cannot be used with related records in the body")
+	if q.Columns != nil || q.OnConflict != nil || in.Conflict != compile.ConflictFail {
+		return nil, fault.Validation("columns=, on_conflict= and Prefer: resolution cannot be used with related records in the body").
+			WithHint("Prefer: nested=merge updates related records that are there; the record itself is changed by PATCH")
 	}
 	nested := compile.Nested{Body: body, Mode: r.nestedMode(), Return: w.ret}
-	if in.Conflict == compile.ConflictMerge && nested.Mode == compile.NestedInsert {
-		nested.Mode = compile.NestedMerge
-	}
 	st, read, err := c.InsertNested(rel, q, nested)
 	if err != nil {
 		return nil, err
@@ -330,7 +331,13 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 		if err != nil {
 			return nil, err
 		}
-		if st, err = c.Patch(rel, q, patch); err != nil {
+		if r.Key != nil && (patch.Merge != nil && len(patch.Merge.Columns) == 0 || patch.Merge == nil && len(patch.Ops) == 0) {
+			st, err = r.unchanged(c, rel, q)
+		} else {
+			r.patched = len(patch.Ops) > 0 && r.Key != nil
+			st, err = c.Patch(rel, q, patch)
+		}
+		if err != nil {
 			return nil, err
 		}
 	default:
@@ -353,8 +360,7 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 		case c.IsNested(rel, body):
 			return r.planNestedUpdate(w, body)
 		case r.Key != nil && len(body.Columns) == 0:
-			// Nothing is to be changed: the record is only read.
-			st, err = c.Select(rel, q, compile.Options{})
+			st, err = r.unchanged(c, rel, q)
 		default:
 			st, err = c.Update(rel, q, u)
 		}
@@ -363,6 +369,14 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 		}
 	}
 	return r.planWrite(w, st, nil), nil
+}
+
+// unchanged reads the record that nothing is to be changed of.
+func (r *request) unchanged(c compile.Context, rel *introspect.Relation, q *query.Request) (*compile.Statement, error) {
+	if r.IfMatch != "" && r.IfMatch != "*" {
+		return nil, fault.Validation("the body changes nothing, so that If-Match has no meaning")
+	}
+	return c.Select(rel, q, compile.Options{})
 }
 
 // planNestedUpdate plans a PATCH of a record together with related ones.
@@ -440,9 +454,12 @@ func (r *request) planReplace(rel *introspect.Relation, q *query.Request) (*plan
 	if err != nil {
 		return nil, err
 	}
-	w.created = ifMatch == nil && compile.Creates(rel)
+	existing := r.IfMatch != ""
+	w.created = !existing && compile.Creates(rel)
 	q.Where = nil
-	st, err := r.context().Replace(rel, q, compile.Replace{Key: key, Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch, Tell: w.one})
+	st, err := r.context().Replace(rel, q, compile.Replace{
+		Key: key, Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch, Existing: existing, Tell: w.one,
+	})
 	if err != nil {
 		return nil, err
 	}
