@@ -226,7 +226,7 @@ func TestWritesEmbed(t *testing.T) {
 	same(t, w.mustRun(t, s, err), []string{`a|{"name":"bob"}`, "b|NULL"})
 	s, err = w.Insert(rel, request(where()), compile.Insert{Return: compile.ReturnRepresentation, Conflict: compile.ConflictMerge,
 		Body: body(t, `{"id":1,"title":"A"}`)})
-	same(t, w.mustRun(t, s, err), []string{`A|{"name":"bob"}`})
+	same(t, w.mustRun(t, s, err), []string{`f|A|{"name":"bob"}`}) // the row was there
 	s, err = w.Update(rel, request(where("id", "1")), compile.Update{Return: compile.ReturnRepresentation,
 		Body: body(t, `{"author_id":1,"id":9}`)})
 	same(t, w.mustRun(t, s, err), []string{`A|{"name":"ann"}`})

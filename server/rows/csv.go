@@ -51,11 +51,14 @@ func (s *csv) Row(values [][]byte) error {
 
 // plain is a value as text: what to_json has made a string of is that string.
 func (c *column) plain(v []byte) []byte {
-	var text string
-	if c.wrapped && len(v) > 0 && v[0] == '"' && json.Unmarshal(v, &text) == nil {
-		return []byte(text)
+	if !c.wrapped || len(v) == 0 || v[0] != '"' {
+		return v
 	}
-	return v
+	var text string
+	if json.Unmarshal(v, &text) != nil {
+		return v
+	}
+	return []byte(text)
 }
 
 func appendField(dst, v []byte) []byte {
