@@ -33,11 +33,11 @@ returning *;
 update users set password_hash = @new_hash where id = @id and password_hash = @old_hash;
 
 -- name: VerifyEmail :one
--- Notes that the user has the mailbox. A sign-up's password and data replace what was there before.
+-- Notes that the user has the mailbox. The password and the data of whoever did not show that may be replaced.
 update users
 set email_verified_at = coalesce(email_verified_at, now()),
-    password_hash = case when @replace::boolean then sqlc.narg(password_hash) else password_hash end,
-    user_metadata = case when @replace::boolean then @user_metadata else user_metadata end,
+    password_hash = case when @replace_password::boolean then sqlc.narg(password_hash) else password_hash end,
+    user_metadata = case when @replace_metadata::boolean then @user_metadata else user_metadata end,
     updated_at = now()
 where id = @id
 returning *;
@@ -56,7 +56,7 @@ set email = coalesce(sqlc.narg(email), email),
         when sqlc.narg(email_verified)::boolean then coalesce(email_verified_at, now())
         when not sqlc.narg(email_verified)::boolean then null
         else email_verified_at end,
-    new_email = coalesce(sqlc.narg(new_email), new_email),
+    new_email = case when @cancel_new_email::boolean then sqlc.narg(new_email) else coalesce(sqlc.narg(new_email), new_email) end,
     password_hash = coalesce(sqlc.narg(password_hash), password_hash),
     role = coalesce(sqlc.narg(role), role),
     user_metadata = coalesce(sqlc.narg(user_metadata), user_metadata),

@@ -1,6 +1,6 @@
 create type user_role as enum ('authenticated', 'admin');
 create type sign_in_method as enum ('password', 'magic_link');
-create type mail_purpose as enum ('magic_link', 'sign_up', 'change_email', 'exchange');
+create type mail_purpose as enum ('magic_link', 'sign_up', 'change_email', 'reset', 'exchange');
 
 create table users (
     id                uuid primary key,
@@ -72,6 +72,8 @@ create table mail_tokens (
     id             uuid primary key,
     purpose        mail_purpose not null,
     hash           bytea,
+    code_hash      text,
+    tries          integer not null default 0,
     email          text not null,
     user_id        uuid references users (id) on delete cascade,
     create_user    boolean not null default false,
@@ -86,9 +88,13 @@ create table mail_tokens (
 );
 create index mail_tokens_expires_at_idx on mail_tokens (expires_at);
 create index mail_tokens_user_id_idx on mail_tokens (user_id);
+create index mail_tokens_email_idx on mail_tokens (email, created_at desc);
 
 comment on table mail_tokens is 'Tokens that are sent by mail, and the codes they are exchanged for, by their SHA-256. Each works once.';
+comment on column mail_tokens.id is 'Of a sign-up also the id of the user whom it makes.';
 comment on column mail_tokens.hash is 'Null until the mail is made: the token exists in the mail alone.';
+comment on column mail_tokens.code_hash is 'argon2id of the six digits that the mail has beside the link; a fast hash of so few would hide nothing.';
+comment on column mail_tokens.tries is 'How often a code was tried; after five no code is right.';
 comment on column mail_tokens.password_hash is 'Of a sign-up that is to be confirmed. There is no user before, so nobody can take an address that is not hers.';
 comment on column mail_tokens.code_challenge is 'PKCE (RFC 7636, S256): whoever redeems the token must know what this was made from.';
 

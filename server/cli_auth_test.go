@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/boughdb/bough/server"
 	"github.com/boughdb/bough/server/servertest"
 )
 
@@ -30,7 +31,7 @@ func TestCommandLineOfUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := servertest.Start(t)
+	s := servertest.Start(t, func(cfg *server.Config) { cfg.Auth.RateLimit = false })
 	c := cli{path, t.TempDir(), s.URL}
 	const password = "correct horse battery"
 	if out, errs, code := c.run(t, password+"\n", "users", "create", "ada@example.com", "--password"); code != 0 {
@@ -66,6 +67,10 @@ func TestCommandLineOfUsers(t *testing.T) {
 	_, token := s.NextMail(t, 0)
 	if out, code := c.user(t, token+"\n", "login", "--email", "ada@example.com", "--magic-link"); code != 1 || !strings.Contains(out, "code_verifier") {
 		t.Errorf("login with another command's link: %d\n%s", code, out)
+	}
+	// Neither does a code, which is tried with the address.
+	if out, code := c.user(t, "12345x\n", "login", "--email", "ada@example.com", "--magic-link"); code != 1 || !strings.Contains(out, "not valid any more") {
+		t.Errorf("login with a code that is none: %d\n%s", code, out)
 	}
 	if out, code := c.user(t, password+"\n", "login", "--email", "ada@example.com"); code != 0 {
 		t.Fatalf("login: %d\n%s", code, out)

@@ -275,7 +275,7 @@ profile and its server's address stay. The session of a user who signed in with
 func (c *cli) signOut(cmd *cobra.Command, name string, p profile) {
 	a, err := c.api(target{p.BaseURL, credential{session, name}})
 	if err == nil {
-		_, err = read(a.SignOut(cmd.Context(), &client.SignOutParams{}))
+		_, err = read(a.SignOut(cmd.Context(), &client.SignOutParams{}, client.SignOutRequest{}))
 	}
 	if err != nil {
 		remark(cmd, "Note: the session at %s could not be ended: %s", p.BaseURL, message(err))

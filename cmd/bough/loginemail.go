@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -48,21 +49,29 @@ func (c *cli) signInByLink(cmd *cobra.Command, a *api, email string) (*sessionTo
 		return nil, err
 	}
 	remark(cmd, "If %s can sign in there, a mail with a link is on its way.", email)
-	fmt.Fprint(cmd.ErrOrStderr(), "Paste the link, or the code that it leads to: ")
+	fmt.Fprint(cmd.ErrOrStderr(), "Paste the link, or type the code from the mail: ")
 	line, err := c.readLine(cmd)
 	if err != nil {
 		return nil, err
 	}
-	token := linkToken(line)
-	if token == "" {
+	proof := client.VerifyMagicLinkRequest{CodeVerifier: &verifier}
+	switch token := linkToken(line); {
+	case token == "":
 		return nil, errors.New("no link was given")
+	case digits.MatchString(token):
+		proof.Email, proof.Code = &email, &token
+	default:
+		proof.Token = &token
 	}
-	session, _, err := readAs[client.Session](a.VerifyMagicLink(cmd.Context(), client.VerifyMagicLinkRequest{Token: token, CodeVerifier: &verifier}))
+	session, _, err := readAs[client.Session](a.VerifyMagicLink(cmd.Context(), proof))
 	if err != nil {
 		return nil, signInError(err)
 	}
 	return newSessionTokens(session), nil
 }
+
+// digits is the form of the code that a mail has beside its link.
+var digits = regexp.MustCompile(`^[0-9]{6}$`)
 
 // linkToken returns the token of a link, or the text itself where it is no link.
 func linkToken(line string) string {

@@ -51,7 +51,7 @@ func (f *fakeSessions) serve(w http.ResponseWriter, r *http.Request) bool {
 	case "/api/v1/auth/magiclink/verify":
 		verifier, _ := body["code_verifier"].(string)
 		if body["token"] != "bough_ml_x" || len(verifier) != 43 || f.challenge == "" || verifier == f.challenge {
-			fail(w, http.StatusUnauthorized, "link_expired", "the link is not valid any more")
+			fail(w, http.StatusUnauthorized, "otp_expired", "the link is not valid any more")
 			return true
 		}
 		reply(w, http.StatusOK, f.session())

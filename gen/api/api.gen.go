@@ -7,6 +7,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -172,6 +173,33 @@ func (e DataCloneMode) Valid() bool {
 	}
 }
 
+// Defines values for ErrorReasons.
+const (
+	ErrorReasonsCharacters ErrorReasons = "characters"
+	ErrorReasonsCommon     ErrorReasons = "common"
+	ErrorReasonsEmail      ErrorReasons = "email"
+	ErrorReasonsLength     ErrorReasons = "length"
+	ErrorReasonsSequence   ErrorReasons = "sequence"
+)
+
+// Valid indicates whether the value is a known member of the ErrorReasons enum.
+func (e ErrorReasons) Valid() bool {
+	switch e {
+	case ErrorReasonsCharacters:
+		return true
+	case ErrorReasonsCommon:
+		return true
+	case ErrorReasonsEmail:
+		return true
+	case ErrorReasonsLength:
+		return true
+	case ErrorReasonsSequence:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -319,6 +347,27 @@ func (e SessionEntryMethod) Valid() bool {
 	}
 }
 
+// Defines values for SignOutScope.
+const (
+	SignOutScopeGlobal SignOutScope = "global"
+	SignOutScopeLocal  SignOutScope = "local"
+	SignOutScopeOthers SignOutScope = "others"
+)
+
+// Valid indicates whether the value is a known member of the SignOutScope enum.
+func (e SignOutScope) Valid() bool {
+	switch e {
+	case SignOutScopeGlobal:
+		return true
+	case SignOutScopeLocal:
+		return true
+	case SignOutScopeOthers:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TableInfoKind.
 const (
 	TableInfoKindForeignTable     TableInfoKind = "foreign_table"
@@ -400,27 +449,6 @@ func (e DeleteBranchParamsChildren) Valid() bool {
 	case DeleteBranchParamsChildrenCascade:
 		return true
 	case DeleteBranchParamsChildrenOrphan:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for SignOutParamsScope.
-const (
-	SignOutParamsScopeGlobal SignOutParamsScope = "global"
-	SignOutParamsScopeLocal  SignOutParamsScope = "local"
-	SignOutParamsScopeOthers SignOutParamsScope = "others"
-)
-
-// Valid indicates whether the value is a known member of the SignOutParamsScope enum.
-func (e SignOutParamsScope) Valid() bool {
-	switch e {
-	case SignOutParamsScopeGlobal:
-		return true
-	case SignOutParamsScopeLocal:
-		return true
-	case SignOutParamsScopeOthers:
 		return true
 	default:
 		return false
@@ -585,6 +613,9 @@ type BranchStatus string
 // BranchType `preview`: for a while. `persistent`: to stay.
 type BranchType string
 
+// CodeVerifier What `code_challenge` was made from.
+type CodeVerifier = string
+
 // ColumnInfo defines model for ColumnInfo.
 type ColumnInfo struct {
 	Comment *string `json:"comment,omitempty"`
@@ -601,6 +632,36 @@ type ColumnInfo struct {
 	//
 	// Example: character varying(80)
 	Type string `json:"type"`
+}
+
+// ConfirmPasswordResetForm defines model for ConfirmPasswordResetForm.
+type ConfirmPasswordResetForm struct {
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password Password `json:"password"`
+	Token    string   `json:"token"`
+}
+
+// ConfirmPasswordResetRequest With `token`, or with `email` and `code`.
+type ConfirmPasswordResetRequest struct {
+	// Code The six digits of the newest mail to the address.
+	//
+	// Example: 417302
+	Code *MailCode `json:"code,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email *Email `json:"email,omitempty"`
+
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password Password `json:"password"`
+	Token    *string  `json:"token,omitempty"`
 }
 
 // CreateBranchRequest defines model for CreateBranchRequest.
@@ -669,7 +730,7 @@ type CreateUserRequest struct {
 	// EmailVerified Whether the address is taken as confirmed.
 	EmailVerified *bool `json:"email_verified,omitempty"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -748,11 +809,31 @@ type Error struct {
 	// Error What was wrong, for people, and where it helps what would be right.
 	Error string `json:"error"`
 
+	// Fields What was wrong with which field of the body or which parameter, where that is known.
+	//
+	// Example: {"email":"must be an e-mail address"}
+	Fields map[string]string `json:"fields,omitempty"`
+
 	// Hint What to do about it, where that is known.
 	Hint *string `json:"hint,omitempty"`
 
+	// Reasons Why a password is too weak (`weak_password`).
+	Reasons []ErrorReasons `json:"reasons,omitempty"`
+
 	// RequestID The id under which the server logged this request.
 	RequestID string `json:"request_id"`
+}
+
+// ErrorReasons defines model for Error.Reasons.
+type ErrorReasons string
+
+// ExchangeCodeRequest defines model for ExchangeCodeRequest.
+type ExchangeCodeRequest struct {
+	// AuthCode The `code` that the browser came with.
+	AuthCode string `json:"auth_code"`
+
+	// CodeVerifier What `code_challenge` was made from.
+	CodeVerifier *CodeVerifier `json:"code_verifier,omitempty"`
 }
 
 // GrantAccessRequest defines model for GrantAccessRequest.
@@ -843,6 +924,11 @@ type MagicLinkRequest struct {
 // MagicLinkRequestCodeChallengeMethod defines model for MagicLinkRequest.CodeChallengeMethod.
 type MagicLinkRequestCodeChallengeMethod string
 
+// MailCode The six digits of the newest mail to the address.
+//
+// Example: 417302
+type MailCode = string
+
 // MailSent defines model for MailSent.
 type MailSent struct {
 	Message string `json:"message"`
@@ -853,10 +939,26 @@ type MailSent struct {
 // Example: {"name":"Ada"}
 type Metadata map[string]interface{}
 
-// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+// NotWritable Refused (`field_not_writable`), since administrators alone write it.
+type NotWritable = interface{}
+
+// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 //
 // Example: correct horse battery
 type Password = string
+
+// PasswordResetRequest defines model for PasswordResetRequest.
+type PasswordResetRequest struct {
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email Email `json:"email"`
+
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+}
 
 // PoolStats defines model for PoolStats.
 type PoolStats struct {
@@ -971,11 +1073,32 @@ type SignInRequest struct {
 	// Example: ada@example.com
 	Email Email `json:"email"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
 	Password Password `json:"password"`
+}
+
+// SignOutRequest defines model for SignOutRequest.
+type SignOutRequest struct {
+	Scope *SignOutScope `json:"scope,omitempty"`
+}
+
+// SignOutScope defines model for SignOutScope.
+type SignOutScope string
+
+// SignUpAnswer The session, or with `auth.require_email_verification` what waits for the confirmation.
+type SignUpAnswer struct {
+	union json.RawMessage
+}
+
+// SignUpOptions `data` is another name of `user_metadata`; one of the two is sent.
+type SignUpOptions struct {
+	// Data Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	Data *Metadata `json:"data,omitempty"`
 }
 
 // SignUpRequest defines model for SignUpRequest.
@@ -985,7 +1108,10 @@ type SignUpRequest struct {
 	// Example: ada@example.com
 	Email Email `json:"email"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Options `data` is another name of `user_metadata`; one of the two is sent.
+	Options *SignUpOptions `json:"options,omitempty"`
+
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1053,6 +1179,13 @@ type TableList struct {
 	Tables []TableInfo `json:"tables"`
 }
 
+// UnconfirmedSignUp defines model for UnconfirmedSignUp.
+type UnconfirmedSignUp struct {
+	// ConfirmationRequired Always true.
+	ConfirmationRequired bool `json:"confirmation_required"`
+	User                 User `json:"user"`
+}
+
 // UpdateBranchRequest defines model for UpdateBranchRequest.
 type UpdateBranchRequest struct {
 	// ExpiresIn How long from now, as at creation, or `never`.
@@ -1069,7 +1202,10 @@ type UpdateBranchRequest struct {
 
 // UpdateCurrentUserRequest defines model for UpdateCurrentUserRequest.
 type UpdateCurrentUserRequest struct {
-	// CurrentPassword 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// AppMetadata Refused (`field_not_writable`), since administrators alone write it.
+	AppMetadata *NotWritable `json:"app_metadata,omitempty"`
+
+	// CurrentPassword At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1080,7 +1216,13 @@ type UpdateCurrentUserRequest struct {
 	// Example: ada@example.com
 	Email *Email `json:"email,omitempty"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// EmailVerified Refused (`field_not_writable`), since administrators alone write it.
+	EmailVerified *NotWritable `json:"email_verified,omitempty"`
+
+	// IsAdmin Refused (`field_not_writable`), since administrators alone write it.
+	IsAdmin *NotWritable `json:"is_admin,omitempty"`
+
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1090,6 +1232,9 @@ type UpdateCurrentUserRequest struct {
 	//
 	// Example: https://app.example.com/callback
 	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+
+	// Role Refused (`field_not_writable`), since administrators alone write it.
+	Role *NotWritable `json:"role,omitempty"`
 
 	// UserMetadata Any JSON object of at most 4 KiB.
 	//
@@ -1111,7 +1256,7 @@ type UpdateUserRequest struct {
 	Email         *Email `json:"email,omitempty"`
 	EmailVerified *bool  `json:"email_verified,omitempty"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1165,14 +1310,28 @@ type UserRole string
 
 // VerifyMagicLinkForm defines model for VerifyMagicLinkForm.
 type VerifyMagicLinkForm struct {
-	Token string `json:"token"`
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+	Token      string       `json:"token"`
 }
 
-// VerifyMagicLinkRequest defines model for VerifyMagicLinkRequest.
+// VerifyMagicLinkRequest With `token`, or with `email` and `code`.
 type VerifyMagicLinkRequest struct {
+	// Code The six digits of the newest mail to the address.
+	//
+	// Example: 417302
+	Code *MailCode `json:"code,omitempty"`
+
 	// CodeVerifier What `code_challenge` was made from.
-	CodeVerifier *string `json:"code_verifier,omitempty"`
-	Token        string  `json:"token"`
+	CodeVerifier *CodeVerifier `json:"code_verifier,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email *Email  `json:"email,omitempty"`
+	Token *string `json:"token,omitempty"`
 }
 
 // BranchRef defines model for BranchRef.
@@ -1189,6 +1348,11 @@ type Offset = int32
 
 // RecordKey defines model for RecordKey.
 type RecordKey = string
+
+// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+//
+// Example: https://app.example.com/callback
+type RedirectTo = RedirectURL
 
 // Table defines model for Table.
 type Table = string
@@ -1233,6 +1397,11 @@ type NewSession = Session
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type NotFound = Error
+
+// SamePassword The body of every error.
+//
+// Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type SamePassword = Error
 
 // TooLarge The body of every error.
 //
@@ -1340,16 +1509,22 @@ type ListUsersParams struct {
 type OpenMagicLinkParams struct {
 	// Token The token from the mail.
 	Token string `form:"token" json:"token"`
+
+	// RedirectTo Where the browser goes afterwards, in place of the link's own `redirect_to`.
+	RedirectTo *RedirectTo `form:"redirect_to,omitempty" json:"redirect_to,omitempty"`
+}
+
+// OpenPasswordResetParams defines parameters for OpenPasswordReset.
+type OpenPasswordResetParams struct {
+	// Token The token from the mail.
+	Token string `form:"token" json:"token"`
 }
 
 // SignOutParams defines parameters for SignOut.
 type SignOutParams struct {
-	// Scope `local`: this session; `global`: all of the user; `others`: all but this one.
-	Scope *SignOutParamsScope `form:"scope,omitempty" json:"scope,omitempty"`
+	// Scope `local`: this session (as without it); `global`: all of the user; `others`: all but this one.
+	Scope *SignOutScope `form:"scope,omitempty" json:"scope,omitempty"`
 }
-
-// SignOutParamsScope defines parameters for SignOut.
-type SignOutParamsScope string
 
 // ListTablesParams defines parameters for ListTables.
 type ListTablesParams struct {
@@ -1384,17 +1559,94 @@ type VerifyMagicLinkJSONRequestBody = VerifyMagicLinkRequest
 // VerifyMagicLinkFormdataRequestBody defines body for VerifyMagicLink for application/x-www-form-urlencoded ContentType.
 type VerifyMagicLinkFormdataRequestBody = VerifyMagicLinkForm
 
+// ConfirmPasswordResetJSONRequestBody defines body for ConfirmPasswordReset for application/json ContentType.
+type ConfirmPasswordResetJSONRequestBody = ConfirmPasswordResetRequest
+
+// ConfirmPasswordResetFormdataRequestBody defines body for ConfirmPasswordReset for application/x-www-form-urlencoded ContentType.
+type ConfirmPasswordResetFormdataRequestBody = ConfirmPasswordResetForm
+
+// RequestPasswordResetJSONRequestBody defines body for RequestPasswordReset for application/json ContentType.
+type RequestPasswordResetJSONRequestBody = PasswordResetRequest
+
 // RefreshSessionJSONRequestBody defines body for RefreshSession for application/json ContentType.
 type RefreshSessionJSONRequestBody = RefreshRequest
 
 // SignInJSONRequestBody defines body for SignIn for application/json ContentType.
 type SignInJSONRequestBody = SignInRequest
 
+// SignOutJSONRequestBody defines body for SignOut for application/json ContentType.
+type SignOutJSONRequestBody = SignOutRequest
+
 // SignUpJSONRequestBody defines body for SignUp for application/json ContentType.
 type SignUpJSONRequestBody = SignUpRequest
 
+// ExchangeCodeJSONRequestBody defines body for ExchangeCode for application/json ContentType.
+type ExchangeCodeJSONRequestBody = ExchangeCodeRequest
+
 // UpdateCurrentUserJSONRequestBody defines body for UpdateCurrentUser for application/json ContentType.
 type UpdateCurrentUserJSONRequestBody = UpdateCurrentUserRequest
+
+// AsSession returns the union data inside the SignUpAnswer as a Session
+func (t SignUpAnswer) AsSession() (Session, error) {
+	var body Session
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromSession overwrites any union data inside the SignUpAnswer as the provided Session
+func (t *SignUpAnswer) FromSession(v Session) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeSession performs a merge with any union data inside the SignUpAnswer, using the provided Session
+func (t *SignUpAnswer) MergeSession(v Session) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsUnconfirmedSignUp returns the union data inside the SignUpAnswer as a UnconfirmedSignUp
+func (t SignUpAnswer) AsUnconfirmedSignUp() (UnconfirmedSignUp, error) {
+	var body UnconfirmedSignUp
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUnconfirmedSignUp overwrites any union data inside the SignUpAnswer as the provided UnconfirmedSignUp
+func (t *SignUpAnswer) FromUnconfirmedSignUp(v UnconfirmedSignUp) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeUnconfirmedSignUp performs a merge with any union data inside the SignUpAnswer, using the provided UnconfirmedSignUp
+func (t *SignUpAnswer) MergeUnconfirmedSignUp(v UnconfirmedSignUp) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t SignUpAnswer) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *SignUpAnswer) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
 
 // ServerInterface represents all server handlers.
 type ServerInterface interface {
@@ -1470,9 +1722,18 @@ type ServerInterface interface {
 	// OpenMagicLink Follow a link from a mail
 	// (GET /api/v1/auth/magiclink/verify)
 	OpenMagicLink(c *gin.Context, params OpenMagicLinkParams)
-	// VerifyMagicLink Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLink Redeem a link's token, or the six digits of the mail
 	// (POST /api/v1/auth/magiclink/verify)
 	VerifyMagicLink(c *gin.Context)
+	// OpenPasswordReset Open the page that asks for the new password
+	// (GET /api/v1/auth/password/confirm)
+	OpenPasswordReset(c *gin.Context, params OpenPasswordResetParams)
+	// ConfirmPasswordReset Set a new password with a link's token or code
+	// (POST /api/v1/auth/password/confirm)
+	ConfirmPasswordReset(c *gin.Context)
+	// RequestPasswordReset Ask for a link to set a new password
+	// (POST /api/v1/auth/password/reset)
+	RequestPasswordReset(c *gin.Context)
 	// RefreshSession Get new tokens for a refresh token
 	// (POST /api/v1/auth/refresh)
 	RefreshSession(c *gin.Context)
@@ -1491,6 +1752,9 @@ type ServerInterface interface {
 	// SignUp Sign up with e-mail address and password
 	// (POST /api/v1/auth/signup)
 	SignUp(c *gin.Context)
+	// ExchangeCode Exchange the code of a redirect for a session
+	// (POST /api/v1/auth/token)
+	ExchangeCode(c *gin.Context)
 	// GetCurrentUser Get the signed-in user
 	// (GET /api/v1/auth/user)
 	GetCurrentUser(c *gin.Context)
@@ -2203,6 +2467,14 @@ func (siw *ServerInterfaceWrapper) OpenMagicLink(c *gin.Context) {
 		return
 	}
 
+	// ------------- Optional query parameter "redirect_to" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "redirect_to", c.Request.URL.Query(), &params.RedirectTo, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter redirect_to: %w", err), http.StatusBadRequest)
+		return
+	}
+
 	for _, middleware := range siw.HandlerMiddlewares {
 		middleware(c)
 		if c.IsAborted() {
@@ -2224,6 +2496,59 @@ func (siw *ServerInterfaceWrapper) VerifyMagicLink(c *gin.Context) {
 	}
 
 	siw.Handler.VerifyMagicLink(c)
+}
+
+// OpenPasswordReset operation middleware
+func (siw *ServerInterfaceWrapper) OpenPasswordReset(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params OpenPasswordResetParams
+
+	// ------------- Required query parameter "token" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, true, "token", c.Request.URL.Query(), &params.Token, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter token: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.OpenPasswordReset(c, params)
+}
+
+// ConfirmPasswordReset operation middleware
+func (siw *ServerInterfaceWrapper) ConfirmPasswordReset(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ConfirmPasswordReset(c)
+}
+
+// RequestPasswordReset operation middleware
+func (siw *ServerInterfaceWrapper) RequestPasswordReset(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RequestPasswordReset(c)
 }
 
 // RefreshSession operation middleware
@@ -2328,6 +2653,19 @@ func (siw *ServerInterfaceWrapper) SignUp(c *gin.Context) {
 	}
 
 	siw.Handler.SignUp(c)
+}
+
+// ExchangeCode operation middleware
+func (siw *ServerInterfaceWrapper) ExchangeCode(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ExchangeCode(c)
 }
 
 // GetCurrentUser operation middleware
@@ -2475,6 +2813,10 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.POST(options.BaseURL+"/api/v1/auth/magiclink", wrapper.RequestMagicLink)
 	router.GET(options.BaseURL+"/api/v1/auth/magiclink/verify", wrapper.OpenMagicLink)
 	router.POST(options.BaseURL+"/api/v1/auth/magiclink/verify", wrapper.VerifyMagicLink)
+	router.POST(options.BaseURL+"/api/v1/auth/token", wrapper.ExchangeCode)
+	router.POST(options.BaseURL+"/api/v1/auth/password/reset", wrapper.RequestPasswordReset)
+	router.GET(options.BaseURL+"/api/v1/auth/password/confirm", wrapper.OpenPasswordReset)
+	router.POST(options.BaseURL+"/api/v1/auth/password/confirm", wrapper.ConfirmPasswordReset)
 	router.GET(options.BaseURL+"/.well-known/jwks.json", wrapper.GetJWKS)
 	router.GET(options.BaseURL+"/api/v1/admin/users", wrapper.ListUsers)
 	router.POST(options.BaseURL+"/api/v1/admin/users", wrapper.CreateUser)
@@ -2522,6 +2864,20 @@ type NewSessionJSONResponse struct {
 }
 
 type NotFoundJSONResponse Error
+
+type PasswordPageResponseHeaders struct {
+	CacheControl          string
+	ContentSecurityPolicy string
+	ReferrerPolicy        string
+}
+type PasswordPageTextHTMLResponse struct {
+	Body io.Reader
+
+	Headers       PasswordPageResponseHeaders
+	ContentLength int64
+}
+
+type SamePasswordJSONResponse Error
 
 type TooLargeJSONResponse Error
 
@@ -5526,6 +5882,446 @@ func (response VerifyMagicLinkdefaultJSONResponse) VisitVerifyMagicLinkResponse(
 	return err
 }
 
+type OpenPasswordResetRequestObject struct {
+	Params OpenPasswordResetParams
+}
+
+type OpenPasswordResetResponseObject interface {
+	VisitOpenPasswordResetResponse(w http.ResponseWriter) error
+}
+
+type OpenPasswordReset200TextHTMLResponse struct{ PasswordPageTextHTMLResponse }
+
+func (response OpenPasswordReset200TextHTMLResponse) VisitOpenPasswordResetResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.Header().Set("Content-Security-Policy", fmt.Sprint(response.Headers.ContentSecurityPolicy))
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type OpenPasswordReset400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response OpenPasswordReset400JSONResponse) VisitOpenPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenPasswordReset401JSONResponse struct{ LinkExpiredJSONResponse }
+
+func (response OpenPasswordReset401JSONResponse) VisitOpenPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenPasswordReset401TextHTMLResponse struct{ LinkExpiredTextHTMLResponse }
+
+func (response OpenPasswordReset401TextHTMLResponse) VisitOpenPasswordResetResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type OpenPasswordReset429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response OpenPasswordReset429JSONResponse) VisitOpenPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type OpenPasswordResetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response OpenPasswordResetdefaultJSONResponse) VisitOpenPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordResetRequestObject struct {
+	JSONBody     *ConfirmPasswordResetJSONRequestBody
+	FormdataBody *ConfirmPasswordResetFormdataRequestBody
+}
+
+type ConfirmPasswordResetResponseObject interface {
+	VisitConfirmPasswordResetResponse(w http.ResponseWriter) error
+}
+
+type ConfirmPasswordReset200ResponseHeaders struct {
+	CacheControl          string
+	ContentSecurityPolicy *string
+	ReferrerPolicy        string
+}
+
+type ConfirmPasswordReset200JSONResponse struct {
+	Body    Session
+	Headers ConfirmPasswordReset200ResponseHeaders
+}
+
+func (response ConfirmPasswordReset200JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	if response.Headers.ContentSecurityPolicy != nil {
+		w.Header().Set("Content-Security-Policy", fmt.Sprint(*response.Headers.ContentSecurityPolicy))
+	}
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset200TextHTMLResponse struct {
+	Body          io.Reader
+	Headers       ConfirmPasswordReset200ResponseHeaders
+	ContentLength int64
+}
+
+func (response ConfirmPasswordReset200TextHTMLResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	if response.Headers.ContentSecurityPolicy != nil {
+		w.Header().Set("Content-Security-Policy", fmt.Sprint(*response.Headers.ContentSecurityPolicy))
+	}
+	w.Header().Set("Referrer-Policy", fmt.Sprint(response.Headers.ReferrerPolicy))
+	w.WriteHeader(200)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ConfirmPasswordReset400JSONResponse Error
+
+func (response ConfirmPasswordReset400JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset400TextHTMLResponse struct {
+	Body          io.Reader
+	ContentLength int64
+}
+
+func (response ConfirmPasswordReset400TextHTMLResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.WriteHeader(400)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ConfirmPasswordReset401JSONResponse struct{ LinkExpiredJSONResponse }
+
+func (response ConfirmPasswordReset401JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset401TextHTMLResponse struct{ LinkExpiredTextHTMLResponse }
+
+func (response ConfirmPasswordReset401TextHTMLResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	w.Header().Set("Content-Type", "text/html")
+	if response.ContentLength != 0 {
+		w.Header().Set("Content-Length", fmt.Sprint(response.ContentLength))
+	}
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+
+	if closer, ok := response.Body.(io.ReadCloser); ok {
+		defer closer.Close()
+	}
+	_, err := io.Copy(w, response.Body)
+	return err
+}
+
+type ConfirmPasswordReset403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ConfirmPasswordReset403JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ConfirmPasswordReset413JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response ConfirmPasswordReset415JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset422JSONResponse struct{ SamePasswordJSONResponse }
+
+func (response ConfirmPasswordReset422JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response ConfirmPasswordReset429JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordReset503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ConfirmPasswordReset503JSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ConfirmPasswordResetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ConfirmPasswordResetdefaultJSONResponse) VisitConfirmPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestPasswordResetRequestObject struct {
+	Body *RequestPasswordResetJSONRequestBody
+}
+
+type RequestPasswordResetResponseObject interface {
+	VisitRequestPasswordResetResponse(w http.ResponseWriter) error
+}
+
+type RequestPasswordReset202JSONResponse MailSent
+
+func (response RequestPasswordReset202JSONResponse) VisitRequestPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(202)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestPasswordReset400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RequestPasswordReset400JSONResponse) VisitRequestPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestPasswordReset413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response RequestPasswordReset413JSONResponse) VisitRequestPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestPasswordReset415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response RequestPasswordReset415JSONResponse) VisitRequestPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestPasswordReset429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response RequestPasswordReset429JSONResponse) VisitRequestPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RequestPasswordResetdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RequestPasswordResetdefaultJSONResponse) VisitRequestPasswordResetResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RefreshSessionRequestObject struct {
 	Body *RefreshSessionJSONRequestBody
 }
@@ -5942,6 +6738,7 @@ func (response SignIndefaultJSONResponse) VisitSignInResponse(w http.ResponseWri
 
 type SignOutRequestObject struct {
 	Params SignOutParams
+	Body   *SignOutJSONRequestBody
 }
 
 type SignOutResponseObject interface {
@@ -5985,6 +6782,36 @@ func (response SignOut401JSONResponse) VisitSignOutResponse(w http.ResponseWrite
 	return err
 }
 
+type SignOut413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response SignOut413JSONResponse) VisitSignOutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignOut415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response SignOut415JSONResponse) VisitSignOutResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type SignOutdefaultJSONResponse struct {
 	Body       Error
 	StatusCode int
@@ -6010,7 +6837,14 @@ type SignUpResponseObject interface {
 	VisitSignUpResponse(w http.ResponseWriter) error
 }
 
-type SignUp201JSONResponse struct{ NewSessionJSONResponse }
+type SignUp201ResponseHeaders struct {
+	CacheControl string
+}
+
+type SignUp201JSONResponse struct {
+	Body    SignUpAnswer
+	Headers SignUp201ResponseHeaders
+}
 
 func (response SignUp201JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
 
@@ -6021,20 +6855,6 @@ func (response SignUp201JSONResponse) VisitSignUpResponse(w http.ResponseWriter)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
 	w.WriteHeader(201)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type SignUp202JSONResponse MailSent
-
-func (response SignUp202JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(202)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6147,6 +6967,134 @@ type SignUpdefaultJSONResponse struct {
 }
 
 func (response SignUpdefaultJSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCodeRequestObject struct {
+	Body *ExchangeCodeJSONRequestBody
+}
+
+type ExchangeCodeResponseObject interface {
+	VisitExchangeCodeResponse(w http.ResponseWriter) error
+}
+
+type ExchangeCode200JSONResponse struct{ NewSessionJSONResponse }
+
+func (response ExchangeCode200JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCode400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ExchangeCode400JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCode401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ExchangeCode401JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCode403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ExchangeCode403JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCode413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response ExchangeCode413JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCode415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response ExchangeCode415JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCode429JSONResponse struct{ TooManyAttemptsJSONResponse }
+
+func (response ExchangeCode429JSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(429)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ExchangeCodedefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ExchangeCodedefaultJSONResponse) VisitExchangeCodeResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -6290,6 +7238,20 @@ func (response UpdateCurrentUser403JSONResponse) VisitUpdateCurrentUserResponse(
 	return err
 }
 
+type UpdateCurrentUser409JSONResponse struct{ ConflictJSONResponse }
+
+func (response UpdateCurrentUser409JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type UpdateCurrentUser413JSONResponse struct{ TooLargeJSONResponse }
 
 func (response UpdateCurrentUser413JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
@@ -6316,6 +7278,20 @@ func (response UpdateCurrentUser415JSONResponse) VisitUpdateCurrentUserResponse(
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type UpdateCurrentUser422JSONResponse struct{ SamePasswordJSONResponse }
+
+func (response UpdateCurrentUser422JSONResponse) VisitUpdateCurrentUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(422)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6678,9 +7654,18 @@ type StrictServerInterface interface {
 	// OpenMagicLink Follow a link from a mail
 	// (GET /api/v1/auth/magiclink/verify)
 	OpenMagicLink(ctx context.Context, request OpenMagicLinkRequestObject) (OpenMagicLinkResponseObject, error)
-	// VerifyMagicLink Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLink Redeem a link's token, or the six digits of the mail
 	// (POST /api/v1/auth/magiclink/verify)
 	VerifyMagicLink(ctx context.Context, request VerifyMagicLinkRequestObject) (VerifyMagicLinkResponseObject, error)
+	// OpenPasswordReset Open the page that asks for the new password
+	// (GET /api/v1/auth/password/confirm)
+	OpenPasswordReset(ctx context.Context, request OpenPasswordResetRequestObject) (OpenPasswordResetResponseObject, error)
+	// ConfirmPasswordReset Set a new password with a link's token or code
+	// (POST /api/v1/auth/password/confirm)
+	ConfirmPasswordReset(ctx context.Context, request ConfirmPasswordResetRequestObject) (ConfirmPasswordResetResponseObject, error)
+	// RequestPasswordReset Ask for a link to set a new password
+	// (POST /api/v1/auth/password/reset)
+	RequestPasswordReset(ctx context.Context, request RequestPasswordResetRequestObject) (RequestPasswordResetResponseObject, error)
 	// RefreshSession Get new tokens for a refresh token
 	// (POST /api/v1/auth/refresh)
 	RefreshSession(ctx context.Context, request RefreshSessionRequestObject) (RefreshSessionResponseObject, error)
@@ -6699,6 +7684,9 @@ type StrictServerInterface interface {
 	// SignUp Sign up with e-mail address and password
 	// (POST /api/v1/auth/signup)
 	SignUp(ctx context.Context, request SignUpRequestObject) (SignUpResponseObject, error)
+	// ExchangeCode Exchange the code of a redirect for a session
+	// (POST /api/v1/auth/token)
+	ExchangeCode(ctx context.Context, request ExchangeCodeRequestObject) (ExchangeCodeResponseObject, error)
 	// GetCurrentUser Get the signed-in user
 	// (GET /api/v1/auth/user)
 	GetCurrentUser(ctx context.Context, request GetCurrentUserRequestObject) (GetCurrentUserResponseObject, error)
@@ -7575,6 +8563,132 @@ func (sh *strictHandler) VerifyMagicLink(ctx *gin.Context) {
 	}
 }
 
+// OpenPasswordReset operation middleware
+func (sh *strictHandler) OpenPasswordReset(ctx *gin.Context, params OpenPasswordResetParams) {
+	var request OpenPasswordResetRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.OpenPasswordReset(ctx, request.(OpenPasswordResetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "OpenPasswordReset")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(OpenPasswordResetResponseObject); ok {
+		if err := validResponse.VisitOpenPasswordResetResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ConfirmPasswordReset operation middleware
+func (sh *strictHandler) ConfirmPasswordReset(ctx *gin.Context) {
+	var request ConfirmPasswordResetRequestObject
+
+	if strings.HasPrefix(ctx.GetHeader("Content-Type"), "application/json") {
+
+		var body ConfirmPasswordResetJSONRequestBody
+		var err error
+		// A request validator built on kin-openapi's openapi3filter with
+		// KeepValidatedValue leaves the value it validated on the body. Bind
+		// that value, matching member names exactly, so the handler receives
+		// what was validated instead of a second, case-insensitive decode.
+		if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+			err = ctx.ShouldBindJSON(&body)
+		} else if binding.Validator != nil {
+			// ShouldBindJSON runs the struct validator after decoding; keep that.
+			err = binding.Validator.ValidateStruct(&body)
+		}
+		if err != nil {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+		request.JSONBody = &body
+
+	}
+	if strings.HasPrefix(ctx.GetHeader("Content-Type"), "application/x-www-form-urlencoded") {
+		if err := ctx.Request.ParseForm(); err != nil {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+		var body ConfirmPasswordResetFormdataRequestBody
+		if err := runtime.BindForm(&body, ctx.Request.Form, nil, nil); err != nil {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+		request.FormdataBody = &body
+	}
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ConfirmPasswordReset(ctx, request.(ConfirmPasswordResetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ConfirmPasswordReset")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ConfirmPasswordResetResponseObject); ok {
+		if err := validResponse.VisitConfirmPasswordResetResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RequestPasswordReset operation middleware
+func (sh *strictHandler) RequestPasswordReset(ctx *gin.Context) {
+	var request RequestPasswordResetRequestObject
+
+	var body RequestPasswordResetJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RequestPasswordReset(ctx, request.(RequestPasswordResetRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RequestPasswordReset")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RequestPasswordResetResponseObject); ok {
+		if err := validResponse.VisitRequestPasswordResetResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // RefreshSession operation middleware
 func (sh *strictHandler) RefreshSession(ctx *gin.Context) {
 	var request RefreshSessionRequestObject
@@ -7715,6 +8829,27 @@ func (sh *strictHandler) SignOut(ctx *gin.Context, params SignOutParams) {
 
 	request.Params = params
 
+	var body SignOutJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		if !errors.Is(err, io.EOF) {
+			sh.options.RequestErrorHandlerFunc(ctx, err)
+			return
+		}
+	} else {
+		request.Body = &body
+	}
+
 	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
 		return sh.ssi.SignOut(ctx, request.(SignOutRequestObject))
 	}
@@ -7770,6 +8905,48 @@ func (sh *strictHandler) SignUp(ctx *gin.Context) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(SignUpResponseObject); ok {
 		if err := validResponse.VisitSignUpResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ExchangeCode operation middleware
+func (sh *strictHandler) ExchangeCode(ctx *gin.Context) {
+	var request ExchangeCodeRequestObject
+
+	var body ExchangeCodeJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ExchangeCode(ctx, request.(ExchangeCodeRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ExchangeCode")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ExchangeCodeResponseObject); ok {
+		if err := validResponse.VisitExchangeCodeResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

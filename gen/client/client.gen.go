@@ -198,6 +198,33 @@ func (e DataCloneMode) Valid() bool {
 	}
 }
 
+// Defines values for ErrorReasons.
+const (
+	ErrorReasonsCharacters ErrorReasons = "characters"
+	ErrorReasonsCommon     ErrorReasons = "common"
+	ErrorReasonsEmail      ErrorReasons = "email"
+	ErrorReasonsLength     ErrorReasons = "length"
+	ErrorReasonsSequence   ErrorReasons = "sequence"
+)
+
+// Valid indicates whether the value is a known member of the ErrorReasons enum.
+func (e ErrorReasons) Valid() bool {
+	switch e {
+	case ErrorReasonsCharacters:
+		return true
+	case ErrorReasonsCommon:
+		return true
+	case ErrorReasonsEmail:
+		return true
+	case ErrorReasonsLength:
+		return true
+	case ErrorReasonsSequence:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for HealthStatus.
 const (
 	HealthStatusOk HealthStatus = "ok"
@@ -375,6 +402,27 @@ func (e SessionEntryMethod) Valid() bool {
 	}
 }
 
+// Defines values for SignOutScope.
+const (
+	SignOutScopeGlobal SignOutScope = "global"
+	SignOutScopeLocal  SignOutScope = "local"
+	SignOutScopeOthers SignOutScope = "others"
+)
+
+// Valid indicates whether the value is a known member of the SignOutScope enum.
+func (e SignOutScope) Valid() bool {
+	switch e {
+	case SignOutScopeGlobal:
+		return true
+	case SignOutScopeLocal:
+		return true
+	case SignOutScopeOthers:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for TableInfoKind.
 const (
 	TableInfoKindForeignTable     TableInfoKind = "foreign_table"
@@ -471,27 +519,6 @@ func (e DeleteBranchParamsChildren) Valid() bool {
 	case DeleteBranchParamsChildrenCascade:
 		return true
 	case DeleteBranchParamsChildrenOrphan:
-		return true
-	default:
-		return false
-	}
-}
-
-// Defines values for SignOutParamsScope.
-const (
-	SignOutParamsScopeGlobal SignOutParamsScope = "global"
-	SignOutParamsScopeLocal  SignOutParamsScope = "local"
-	SignOutParamsScopeOthers SignOutParamsScope = "others"
-)
-
-// Valid indicates whether the value is a known member of the SignOutParamsScope enum.
-func (e SignOutParamsScope) Valid() bool {
-	switch e {
-	case SignOutParamsScopeGlobal:
-		return true
-	case SignOutParamsScopeLocal:
-		return true
-	case SignOutParamsScopeOthers:
 		return true
 	default:
 		return false
@@ -731,6 +758,9 @@ type BranchStatus string
 // BranchType `preview`: for a while. `persistent`: to stay.
 type BranchType string
 
+// CodeVerifier What `code_challenge` was made from.
+type CodeVerifier = string
+
 // ColumnInfo defines model for ColumnInfo.
 type ColumnInfo struct {
 	Comment *string `json:"comment,omitempty"`
@@ -747,6 +777,36 @@ type ColumnInfo struct {
 	//
 	// Example: character varying(80)
 	Type string `json:"type"`
+}
+
+// ConfirmPasswordResetForm defines model for ConfirmPasswordResetForm.
+type ConfirmPasswordResetForm struct {
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password Password `json:"password"`
+	Token    string   `json:"token"`
+}
+
+// ConfirmPasswordResetRequest With `token`, or with `email` and `code`.
+type ConfirmPasswordResetRequest struct {
+	// Code The six digits of the newest mail to the address.
+	//
+	// Example: 417302
+	Code *MailCode `json:"code,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email *Email `json:"email,omitempty"`
+
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	//
+	//
+	// Example: correct horse battery
+	Password Password `json:"password"`
+	Token    *string  `json:"token,omitempty"`
 }
 
 // CreateBranchRequest defines model for CreateBranchRequest.
@@ -815,7 +875,7 @@ type CreateUserRequest struct {
 	// EmailVerified Whether the address is taken as confirmed.
 	EmailVerified *bool `json:"email_verified,omitempty"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -894,15 +954,35 @@ type Error struct {
 	// Error What was wrong, for people, and where it helps what would be right.
 	Error string `json:"error"`
 
+	// Fields What was wrong with which field of the body or which parameter, where that is known.
+	//
+	// Example: {"email":"must be an e-mail address"}
+	Fields map[string]string `json:"fields,omitempty"`
+
 	// Hint What to do about it, where that is known.
 	Hint *string `json:"hint,omitempty"`
+
+	// Reasons Why a password is too weak (`weak_password`).
+	Reasons []ErrorReasons `json:"reasons,omitempty"`
 
 	// RequestID The id under which the server logged this request.
 	RequestID string `json:"request_id"`
 }
 
+// ErrorReasons defines model for Error.Reasons.
+type ErrorReasons string
+
 // ErrorDetails The particulars of a case: a text, a list of candidates, or null.
 type ErrorDetails = json.RawMessage
+
+// ExchangeCodeRequest defines model for ExchangeCodeRequest.
+type ExchangeCodeRequest struct {
+	// AuthCode The `code` that the browser came with.
+	AuthCode string `json:"auth_code"`
+
+	// CodeVerifier What `code_challenge` was made from.
+	CodeVerifier *CodeVerifier `json:"code_verifier,omitempty"`
+}
 
 // GrantAccessRequest defines model for GrantAccessRequest.
 type GrantAccessRequest struct {
@@ -1009,6 +1089,11 @@ type MagicLinkRequest struct {
 // MagicLinkRequestCodeChallengeMethod defines model for MagicLinkRequest.CodeChallengeMethod.
 type MagicLinkRequestCodeChallengeMethod string
 
+// MailCode The six digits of the newest mail to the address.
+//
+// Example: 417302
+type MailCode = string
+
 // MailSent defines model for MailSent.
 type MailSent struct {
 	Message string `json:"message"`
@@ -1019,13 +1104,29 @@ type MailSent struct {
 // Example: {"name":"Ada"}
 type Metadata map[string]interface{}
 
+// NotWritable Refused (`field_not_writable`), since administrators alone write it.
+type NotWritable = interface{}
+
 // OpenAPIDocument An OpenAPI document.
 type OpenAPIDocument = json.RawMessage
 
-// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 //
 // Example: correct horse battery
 type Password = string
+
+// PasswordResetRequest defines model for PasswordResetRequest.
+type PasswordResetRequest struct {
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email Email `json:"email"`
+
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+}
 
 // PoolStats defines model for PoolStats.
 type PoolStats struct {
@@ -1161,11 +1262,32 @@ type SignInRequest struct {
 	// Example: ada@example.com
 	Email Email `json:"email"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
 	Password Password `json:"password"`
+}
+
+// SignOutRequest defines model for SignOutRequest.
+type SignOutRequest struct {
+	Scope *SignOutScope `json:"scope,omitempty"`
+}
+
+// SignOutScope defines model for SignOutScope.
+type SignOutScope string
+
+// SignUpAnswer The session, or with `auth.require_email_verification` what waits for the confirmation.
+type SignUpAnswer struct {
+	union json.RawMessage
+}
+
+// SignUpOptions `data` is another name of `user_metadata`; one of the two is sent.
+type SignUpOptions struct {
+	// Data Any JSON object of at most 4 KiB.
+	//
+	// Example: {"name":"Ada"}
+	Data *Metadata `json:"data,omitempty"`
 }
 
 // SignUpRequest defines model for SignUpRequest.
@@ -1175,7 +1297,10 @@ type SignUpRequest struct {
 	// Example: ada@example.com
 	Email Email `json:"email"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Options `data` is another name of `user_metadata`; one of the two is sent.
+	Options *SignUpOptions `json:"options,omitempty"`
+
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1267,6 +1392,13 @@ type TableList struct {
 	Tables []TableInfo `json:"tables"`
 }
 
+// UnconfirmedSignUp defines model for UnconfirmedSignUp.
+type UnconfirmedSignUp struct {
+	// ConfirmationRequired Always true.
+	ConfirmationRequired bool `json:"confirmation_required"`
+	User                 User `json:"user"`
+}
+
 // UpdateBranchRequest defines model for UpdateBranchRequest.
 type UpdateBranchRequest struct {
 	// ExpiresIn How long from now, as at creation, or `never`.
@@ -1283,7 +1415,10 @@ type UpdateBranchRequest struct {
 
 // UpdateCurrentUserRequest defines model for UpdateCurrentUserRequest.
 type UpdateCurrentUserRequest struct {
-	// CurrentPassword 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// AppMetadata Refused (`field_not_writable`), since administrators alone write it.
+	AppMetadata *NotWritable `json:"app_metadata,omitempty"`
+
+	// CurrentPassword At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1294,7 +1429,13 @@ type UpdateCurrentUserRequest struct {
 	// Example: ada@example.com
 	Email *Email `json:"email,omitempty"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// EmailVerified Refused (`field_not_writable`), since administrators alone write it.
+	EmailVerified *NotWritable `json:"email_verified,omitempty"`
+
+	// IsAdmin Refused (`field_not_writable`), since administrators alone write it.
+	IsAdmin *NotWritable `json:"is_admin,omitempty"`
+
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1304,6 +1445,9 @@ type UpdateCurrentUserRequest struct {
 	//
 	// Example: https://app.example.com/callback
 	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+
+	// Role Refused (`field_not_writable`), since administrators alone write it.
+	Role *NotWritable `json:"role,omitempty"`
 
 	// UserMetadata Any JSON object of at most 4 KiB.
 	//
@@ -1325,7 +1469,7 @@ type UpdateUserRequest struct {
 	Email         *Email `json:"email,omitempty"`
 	EmailVerified *bool  `json:"email_verified,omitempty"`
 
-	// Password 8 to 128 characters (the least is `auth.password_min_length`), any; common passwords are refused.
+	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
 	//
 	//
 	// Example: correct horse battery
@@ -1379,14 +1523,28 @@ type UserRole string
 
 // VerifyMagicLinkForm defines model for VerifyMagicLinkForm.
 type VerifyMagicLinkForm struct {
-	Token string `json:"token"`
+	// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+	//
+	// Example: https://app.example.com/callback
+	RedirectTo *RedirectURL `json:"redirect_to,omitempty"`
+	Token      string       `json:"token"`
 }
 
-// VerifyMagicLinkRequest defines model for VerifyMagicLinkRequest.
+// VerifyMagicLinkRequest With `token`, or with `email` and `code`.
 type VerifyMagicLinkRequest struct {
+	// Code The six digits of the newest mail to the address.
+	//
+	// Example: 417302
+	Code *MailCode `json:"code,omitempty"`
+
 	// CodeVerifier What `code_challenge` was made from.
-	CodeVerifier *string `json:"code_verifier,omitempty"`
-	Token        string  `json:"token"`
+	CodeVerifier *CodeVerifier `json:"code_verifier,omitempty"`
+
+	// Email An e-mail address. Upper and lower case are the same.
+	//
+	// Example: ada@example.com
+	Email *Email  `json:"email,omitempty"`
+	Token *string `json:"token,omitempty"`
 }
 
 // AcceptProfile defines model for AcceptProfile.
@@ -1448,6 +1606,11 @@ type RecordLimit = int64
 
 // RecordOffset defines model for RecordOffset.
 type RecordOffset = int64
+
+// RedirectTo Where the browser goes after the link; one of `auth.redirect_urls`.
+//
+// Example: https://app.example.com/callback
+type RedirectTo = RedirectURL
 
 // Select defines model for Select.
 type Select = string
@@ -1575,6 +1738,11 @@ type RestUnavailable = RestError
 //
 // Example: {"code":"PGRST116","details":"The result contains 0 rows","hint":null,"message":"Cannot coerce the result to a single JSON object"}
 type RestUnsupportedMediaType = RestError
+
+// SamePassword The body of every error.
+//
+// Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type SamePassword = Error
 
 // TableAmbiguous The body of an error of the table endpoints. `code` is one of the general codes, a code of PostgREST (`PGRST…`), or
 // the SQLSTATE of an error that PostgreSQL raised, with its message, detail and hint.
@@ -1778,16 +1946,22 @@ type ListUsersParams struct {
 type OpenMagicLinkParams struct {
 	// Token The token from the mail.
 	Token string `form:"token" json:"token"`
+
+	// RedirectTo Where the browser goes afterwards, in place of the link's own `redirect_to`.
+	RedirectTo *RedirectTo `form:"redirect_to,omitempty" json:"redirect_to,omitempty"`
+}
+
+// OpenPasswordResetParams defines parameters for OpenPasswordReset.
+type OpenPasswordResetParams struct {
+	// Token The token from the mail.
+	Token string `form:"token" json:"token"`
 }
 
 // SignOutParams defines parameters for SignOut.
 type SignOutParams struct {
-	// Scope `local`: this session; `global`: all of the user; `others`: all but this one.
-	Scope *SignOutParamsScope `form:"scope,omitempty" json:"scope,omitempty"`
+	// Scope `local`: this session (as without it); `global`: all of the user; `others`: all but this one.
+	Scope *SignOutScope `form:"scope,omitempty" json:"scope,omitempty"`
 }
-
-// SignOutParamsScope defines parameters for SignOut.
-type SignOutParamsScope string
 
 // CallFunctionReadOnlyParams defines parameters for CallFunctionReadOnly.
 type CallFunctionReadOnlyParams struct {
@@ -2253,14 +2427,29 @@ type VerifyMagicLinkJSONRequestBody = VerifyMagicLinkRequest
 // VerifyMagicLinkFormdataRequestBody defines body for VerifyMagicLink for application/x-www-form-urlencoded ContentType.
 type VerifyMagicLinkFormdataRequestBody = VerifyMagicLinkForm
 
+// ConfirmPasswordResetJSONRequestBody defines body for ConfirmPasswordReset for application/json ContentType.
+type ConfirmPasswordResetJSONRequestBody = ConfirmPasswordResetRequest
+
+// ConfirmPasswordResetFormdataRequestBody defines body for ConfirmPasswordReset for application/x-www-form-urlencoded ContentType.
+type ConfirmPasswordResetFormdataRequestBody = ConfirmPasswordResetForm
+
+// RequestPasswordResetJSONRequestBody defines body for RequestPasswordReset for application/json ContentType.
+type RequestPasswordResetJSONRequestBody = PasswordResetRequest
+
 // RefreshSessionJSONRequestBody defines body for RefreshSession for application/json ContentType.
 type RefreshSessionJSONRequestBody = RefreshRequest
 
 // SignInJSONRequestBody defines body for SignIn for application/json ContentType.
 type SignInJSONRequestBody = SignInRequest
 
+// SignOutJSONRequestBody defines body for SignOut for application/json ContentType.
+type SignOutJSONRequestBody = SignOutRequest
+
 // SignUpJSONRequestBody defines body for SignUp for application/json ContentType.
 type SignUpJSONRequestBody = SignUpRequest
+
+// ExchangeCodeJSONRequestBody defines body for ExchangeCode for application/json ContentType.
+type ExchangeCodeJSONRequestBody = ExchangeCodeRequest
 
 // UpdateCurrentUserJSONRequestBody defines body for UpdateCurrentUser for application/json ContentType.
 type UpdateCurrentUserJSONRequestBody = UpdateCurrentUserRequest
@@ -2318,6 +2507,68 @@ type RestInsertJSONRequestBody = RecordOrRecords
 
 // RestUpsertJSONRequestBody defines body for RestUpsert for application/json ContentType.
 type RestUpsertJSONRequestBody = Record
+
+// AsSession returns the union data inside the SignUpAnswer as a Session
+func (t SignUpAnswer) AsSession() (Session, error) {
+	var body Session
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromSession overwrites any union data inside the SignUpAnswer as the provided Session
+func (t *SignUpAnswer) FromSession(v Session) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeSession performs a merge with any union data inside the SignUpAnswer, using the provided Session
+func (t *SignUpAnswer) MergeSession(v Session) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsUnconfirmedSignUp returns the union data inside the SignUpAnswer as a UnconfirmedSignUp
+func (t SignUpAnswer) AsUnconfirmedSignUp() (UnconfirmedSignUp, error) {
+	var body UnconfirmedSignUp
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromUnconfirmedSignUp overwrites any union data inside the SignUpAnswer as the provided UnconfirmedSignUp
+func (t *SignUpAnswer) FromUnconfirmedSignUp(v UnconfirmedSignUp) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeUnconfirmedSignUp performs a merge with any union data inside the SignUpAnswer, using the provided UnconfirmedSignUp
+func (t *SignUpAnswer) MergeUnconfirmedSignUp(v UnconfirmedSignUp) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t SignUpAnswer) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *SignUpAnswer) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
+}
 
 // RequestEditorFn is the function signature for the RequestEditor callback function
 type RequestEditorFn func(ctx context.Context, req *http.Request) error
@@ -2622,7 +2873,7 @@ type ClientInterface interface {
 
 	// UpdateUserWithBody Change a user
 	//
-	// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+	// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 	// role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 	//
 	// Takes any type of body and a specified content type.
@@ -2632,7 +2883,7 @@ type ClientInterface interface {
 
 	// UpdateUser Change a user
 	//
-	// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+	// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 	// role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 	//
 	// Takes a body of the `application/json` content type.
@@ -2642,7 +2893,9 @@ type ClientInterface interface {
 
 	// RequestMagicLinkWithBody Ask for a link to sign in with
 	//
-	// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+	// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+	// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+	// hour (`too_many_attempts`).
 	// `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 	//
 	// Takes any type of body and a specified content type.
@@ -2652,7 +2905,9 @@ type ClientInterface interface {
 
 	// RequestMagicLink Ask for a link to sign in with
 	//
-	// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+	// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+	// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+	// hour (`too_many_attempts`).
 	// `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 	//
 	// Takes a body of the `application/json` content type.
@@ -2669,45 +2924,110 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/auth/magiclink/verify (the `OpenMagicLink` operationId).
 	OpenMagicLink(ctx context.Context, params *OpenMagicLinkParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// VerifyMagicLinkWithBody Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLinkWithBody Redeem a link's token, or the six digits of the mail
 	//
-	// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-	// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-	// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+	// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+	// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+	// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+	// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 	//
 	// Takes any type of body and a specified content type.
 	//
 	// Corresponds with POST /api/v1/auth/magiclink/verify (the `VerifyMagicLink` operationId).
 	VerifyMagicLinkWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// VerifyMagicLink Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLink Redeem a link's token, or the six digits of the mail
 	//
-	// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-	// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-	// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+	// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+	// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+	// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+	// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/auth/magiclink/verify (the `VerifyMagicLink` operationId).
 	VerifyMagicLink(ctx context.Context, body VerifyMagicLinkJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
-	// VerifyMagicLinkWithFormdataBody Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLinkWithFormdataBody Redeem a link's token, or the six digits of the mail
 	//
-	// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-	// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-	// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+	// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+	// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+	// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+	// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 	//
 	// Takes a body of the `application/x-www-form-urlencoded` content type.
 	//
 	// Corresponds with POST /api/v1/auth/magiclink/verify (the `VerifyMagicLink` operationId).
 	VerifyMagicLinkWithFormdataBody(ctx context.Context, body VerifyMagicLinkFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// OpenPasswordReset Open the page that asks for the new password
+	//
+	// Where the link in the mail leads. Looking at it spends nothing.
+	//
+	// Corresponds with GET /api/v1/auth/password/confirm (the `OpenPasswordReset` operationId).
+	OpenPasswordReset(ctx context.Context, params *OpenPasswordResetParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConfirmPasswordResetWithBody Set a new password with a link's token or code
+	//
+	// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+	// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+	// token or code is `otp_expired`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+	ConfirmPasswordResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConfirmPasswordReset Set a new password with a link's token or code
+	//
+	// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+	// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+	// token or code is `otp_expired`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+	ConfirmPasswordReset(ctx context.Context, body ConfirmPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ConfirmPasswordResetWithFormdataBody Set a new password with a link's token or code
+	//
+	// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+	// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+	// token or code is `otp_expired`.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+	ConfirmPasswordResetWithFormdataBody(ctx context.Context, body ConfirmPasswordResetFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RequestPasswordResetWithBody Ask for a link to set a new password
+	//
+	// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+	// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+	// minutes.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+	RequestPasswordResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RequestPasswordReset Ask for a link to set a new password
+	//
+	// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+	// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+	// minutes.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+	RequestPasswordReset(ctx context.Context, body RequestPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RefreshSessionWithBody Get new tokens for a refresh token
 	//
 	// The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 	// answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 	// get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2719,7 +3039,7 @@ type ClientInterface interface {
 	// The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 	// answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 	// get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -2739,7 +3059,7 @@ type ClientInterface interface {
 	// SignInWithBody Sign in with e-mail address and password
 	//
 	// An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-	// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+	// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2749,26 +3069,39 @@ type ClientInterface interface {
 	// SignIn Sign in with e-mail address and password
 	//
 	// An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-	// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+	// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/auth/signin (the `SignIn` operationId).
 	SignIn(ctx context.Context, body SignInJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// SignOutWithBody Sign out
+	//
+	// Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
+	// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
+	SignOutWithBody(ctx context.Context, params *SignOutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// SignOut Sign out
 	//
 	// Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
-	// access tokens stop working at once, on every server process.
+	// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
+	//
+	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
-	SignOut(ctx context.Context, params *SignOutParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+	SignOut(ctx context.Context, params *SignOutParams, body SignOutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// SignUpWithBody Sign up with e-mail address and password
 	//
-	// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-	// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-	// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+	// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+	// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+	// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+	// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2777,14 +3110,37 @@ type ClientInterface interface {
 
 	// SignUp Sign up with e-mail address and password
 	//
-	// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-	// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-	// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+	// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+	// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+	// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+	// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 	//
 	// Takes a body of the `application/json` content type.
 	//
 	// Corresponds with POST /api/v1/auth/signup (the `SignUp` operationId).
 	SignUp(ctx context.Context, body SignUpJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExchangeCodeWithBody Exchange the code of a redirect for a session
+	//
+	// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+	// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+	// expired code is `otp_expired`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+	ExchangeCodeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ExchangeCode Exchange the code of a redirect for a session
+	//
+	// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+	// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+	// expired code is `otp_expired`.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+	ExchangeCode(ctx context.Context, body ExchangeCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetCurrentUser Get the signed-in user
 	//
@@ -2797,7 +3153,9 @@ type ClientInterface interface {
 	// needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 	// (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 	// password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-	// is in `new_email`. Further codes: `weak_password`.
+	// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+	// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+	// the address is told by mail instead.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -2810,7 +3168,9 @@ type ClientInterface interface {
 	// needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 	// (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 	// password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-	// is in `new_email`. Further codes: `weak_password`.
+	// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+	// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+	// the address is told by mail instead.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -3667,7 +4027,7 @@ func (c *Client) GetUser(ctx context.Context, userID openapi_types.UUID, reqEdit
 
 // UpdateUserWithBody Change a user
 //
-// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 // role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 //
 // Takes any type of body and a specified content type.
@@ -3687,7 +4047,7 @@ func (c *Client) UpdateUserWithBody(ctx context.Context, userID openapi_types.UU
 
 // UpdateUser Change a user
 //
-// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 // role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 //
 // Takes a body of the `application/json` content type.
@@ -3707,7 +4067,9 @@ func (c *Client) UpdateUser(ctx context.Context, userID openapi_types.UUID, body
 
 // RequestMagicLinkWithBody Ask for a link to sign in with
 //
-// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+// hour (`too_many_attempts`).
 // `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 //
 // Takes any type of body and a specified content type.
@@ -3727,7 +4089,9 @@ func (c *Client) RequestMagicLinkWithBody(ctx context.Context, contentType strin
 
 // RequestMagicLink Ask for a link to sign in with
 //
-// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+// hour (`too_many_attempts`).
 // `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 //
 // Takes a body of the `application/json` content type.
@@ -3764,11 +4128,12 @@ func (c *Client) OpenMagicLink(ctx context.Context, params *OpenMagicLinkParams,
 	return c.Client.Do(req)
 }
 
-// VerifyMagicLinkWithBody Redeem a link's token, or the code it was exchanged for
+// VerifyMagicLinkWithBody Redeem a link's token, or the six digits of the mail
 //
-// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3785,11 +4150,12 @@ func (c *Client) VerifyMagicLinkWithBody(ctx context.Context, contentType string
 	return c.Client.Do(req)
 }
 
-// VerifyMagicLink Redeem a link's token, or the code it was exchanged for
+// VerifyMagicLink Redeem a link's token, or the six digits of the mail
 //
-// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3806,11 +4172,12 @@ func (c *Client) VerifyMagicLink(ctx context.Context, body VerifyMagicLinkJSONRe
 	return c.Client.Do(req)
 }
 
-// VerifyMagicLinkWithFormdataBody Redeem a link's token, or the code it was exchanged for
+// VerifyMagicLinkWithFormdataBody Redeem a link's token, or the six digits of the mail
 //
-// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 //
 // Takes a body of the `application/x-www-form-urlencoded` content type.
 //
@@ -3827,12 +4194,134 @@ func (c *Client) VerifyMagicLinkWithFormdataBody(ctx context.Context, body Verif
 	return c.Client.Do(req)
 }
 
+// OpenPasswordReset Open the page that asks for the new password
+//
+// Where the link in the mail leads. Looking at it spends nothing.
+//
+// Corresponds with GET /api/v1/auth/password/confirm (the `OpenPasswordReset` operationId).
+func (c *Client) OpenPasswordReset(ctx context.Context, params *OpenPasswordResetParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewOpenPasswordResetRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConfirmPasswordResetWithBody Set a new password with a link's token or code
+//
+// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+// token or code is `otp_expired`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+func (c *Client) ConfirmPasswordResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConfirmPasswordResetRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConfirmPasswordReset Set a new password with a link's token or code
+//
+// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+// token or code is `otp_expired`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+func (c *Client) ConfirmPasswordReset(ctx context.Context, body ConfirmPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConfirmPasswordResetRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ConfirmPasswordResetWithFormdataBody Set a new password with a link's token or code
+//
+// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+// token or code is `otp_expired`.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+func (c *Client) ConfirmPasswordResetWithFormdataBody(ctx context.Context, body ConfirmPasswordResetFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewConfirmPasswordResetRequestWithFormdataBody(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RequestPasswordResetWithBody Ask for a link to set a new password
+//
+// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+// minutes.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+func (c *Client) RequestPasswordResetWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRequestPasswordResetRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RequestPasswordReset Ask for a link to set a new password
+//
+// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+// minutes.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+func (c *Client) RequestPasswordReset(ctx context.Context, body RequestPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRequestPasswordResetRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RefreshSessionWithBody Get new tokens for a refresh token
 //
 // The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 // answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 // get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3854,7 +4343,7 @@ func (c *Client) RefreshSessionWithBody(ctx context.Context, contentType string,
 // The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 // answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 // get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3904,7 +4393,7 @@ func (c *Client) RevokeSession(ctx context.Context, sessionID openapi_types.UUID
 // SignInWithBody Sign in with e-mail address and password
 //
 // An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3924,7 +4413,7 @@ func (c *Client) SignInWithBody(ctx context.Context, contentType string, body io
 // SignIn Sign in with e-mail address and password
 //
 // An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -3941,14 +4430,36 @@ func (c *Client) SignIn(ctx context.Context, body SignInJSONRequestBody, reqEdit
 	return c.Client.Do(req)
 }
 
+// SignOutWithBody Sign out
+//
+// Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
+// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
+func (c *Client) SignOutWithBody(ctx context.Context, params *SignOutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSignOutRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // SignOut Sign out
 //
 // Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
-// access tokens stop working at once, on every server process.
+// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
+//
+// Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
-func (c *Client) SignOut(ctx context.Context, params *SignOutParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewSignOutRequest(c.Server, params)
+func (c *Client) SignOut(ctx context.Context, params *SignOutParams, body SignOutJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewSignOutRequest(c.Server, params, body)
 	if err != nil {
 		return nil, err
 	}
@@ -3961,9 +4472,10 @@ func (c *Client) SignOut(ctx context.Context, params *SignOutParams, reqEditors 
 
 // SignUpWithBody Sign up with e-mail address and password
 //
-// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 //
 // Takes any type of body and a specified content type.
 //
@@ -3982,15 +4494,58 @@ func (c *Client) SignUpWithBody(ctx context.Context, contentType string, body io
 
 // SignUp Sign up with e-mail address and password
 //
-// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 //
 // Takes a body of the `application/json` content type.
 //
 // Corresponds with POST /api/v1/auth/signup (the `SignUp` operationId).
 func (c *Client) SignUp(ctx context.Context, body SignUpJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewSignUpRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExchangeCodeWithBody Exchange the code of a redirect for a session
+//
+// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+// expired code is `otp_expired`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+func (c *Client) ExchangeCodeWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExchangeCodeRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ExchangeCode Exchange the code of a redirect for a session
+//
+// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+// expired code is `otp_expired`.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+func (c *Client) ExchangeCode(ctx context.Context, body ExchangeCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewExchangeCodeRequest(c.Server, body)
 	if err != nil {
 		return nil, err
 	}
@@ -4022,7 +4577,9 @@ func (c *Client) GetCurrentUser(ctx context.Context, reqEditors ...RequestEditor
 // needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 // (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 // password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-// is in `new_email`. Further codes: `weak_password`.
+// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+// the address is told by mail instead.
 //
 // Takes any type of body and a specified content type.
 //
@@ -4045,7 +4602,9 @@ func (c *Client) UpdateCurrentUserWithBody(ctx context.Context, contentType stri
 // needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 // (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 // password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-// is in `new_email`. Further codes: `weak_password`.
+// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+// the address is told by mail instead.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -5981,6 +6540,18 @@ func NewOpenMagicLinkRequest(server string, params *OpenMagicLinkParams) (*http.
 			}
 		}
 
+		if params.RedirectTo != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redirect_to", *params.RedirectTo, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -6027,6 +6598,147 @@ func NewVerifyMagicLinkRequestWithBody(server string, contentType string, body i
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/auth/magiclink/verify")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewOpenPasswordResetRequest constructs an http.Request for the OpenPasswordReset method
+func NewOpenPasswordResetRequest(server string, params *OpenPasswordResetParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/auth/password/confirm")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "token", params.Token, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewConfirmPasswordResetRequest calls the generic ConfirmPasswordReset builder with application/json body
+func NewConfirmPasswordResetRequest(server string, body ConfirmPasswordResetJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewConfirmPasswordResetRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewConfirmPasswordResetRequestWithFormdataBody calls the generic ConfirmPasswordReset builder with application/x-www-form-urlencoded body
+func NewConfirmPasswordResetRequestWithFormdataBody(server string, body ConfirmPasswordResetFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewConfirmPasswordResetRequestWithBody(server, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewConfirmPasswordResetRequestWithBody constructs an http.Request for the ConfirmPasswordReset method, with any body, and a specified content type
+func NewConfirmPasswordResetRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/auth/password/confirm")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRequestPasswordResetRequest calls the generic RequestPasswordReset builder with application/json body
+func NewRequestPasswordResetRequest(server string, body RequestPasswordResetJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRequestPasswordResetRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRequestPasswordResetRequestWithBody constructs an http.Request for the RequestPasswordReset method, with any body, and a specified content type
+func NewRequestPasswordResetRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/auth/password/reset")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -6187,8 +6899,19 @@ func NewSignInRequestWithBody(server string, contentType string, body io.Reader)
 	return req, nil
 }
 
-// NewSignOutRequest constructs an http.Request for the SignOut method
-func NewSignOutRequest(server string, params *SignOutParams) (*http.Request, error) {
+// NewSignOutRequest calls the generic SignOut builder with application/json body
+func NewSignOutRequest(server string, params *SignOutParams, body SignOutJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewSignOutRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewSignOutRequestWithBody constructs an http.Request for the SignOut method, with any body, and a specified content type
+func NewSignOutRequestWithBody(server string, params *SignOutParams, contentType string, body io.Reader) (*http.Request, error) {
 	var err error
 
 	serverURL, err := url.Parse(server)
@@ -6233,10 +6956,12 @@ func NewSignOutRequest(server string, params *SignOutParams) (*http.Request, err
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
-	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
 	if err != nil {
 		return nil, err
 	}
+
+	req.Header.Add("Content-Type", contentType)
 
 	return req, nil
 }
@@ -6262,6 +6987,46 @@ func NewSignUpRequestWithBody(server string, contentType string, body io.Reader)
 	}
 
 	operationPath := fmt.Sprintf("/api/v1/auth/signup")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewExchangeCodeRequest calls the generic ExchangeCode builder with application/json body
+func NewExchangeCodeRequest(server string, body ExchangeCodeJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewExchangeCodeRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewExchangeCodeRequestWithBody constructs an http.Request for the ExchangeCode method, with any body, and a specified content type
+func NewExchangeCodeRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/auth/token")
 	if operationPath[0] == '/' {
 		operationPath = "." + operationPath
 	}
@@ -9093,7 +9858,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateUserWithBodyWithResponse Change a user
 	//
-	// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+	// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 	// role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -9103,7 +9868,7 @@ type ClientWithResponsesInterface interface {
 
 	// UpdateUserWithResponse Change a user
 	//
-	// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+	// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 	// role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -9113,7 +9878,9 @@ type ClientWithResponsesInterface interface {
 
 	// RequestMagicLinkWithBodyWithResponse Ask for a link to sign in with
 	//
-	// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+	// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+	// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+	// hour (`too_many_attempts`).
 	// `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -9123,7 +9890,9 @@ type ClientWithResponsesInterface interface {
 
 	// RequestMagicLinkWithResponse Ask for a link to sign in with
 	//
-	// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+	// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+	// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+	// hour (`too_many_attempts`).
 	// `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -9142,45 +9911,112 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/auth/magiclink/verify (the `OpenMagicLink` operationId).
 	OpenMagicLinkWithResponse(ctx context.Context, params *OpenMagicLinkParams, reqEditors ...RequestEditorFn) (*OpenMagicLinkResponse, error)
 
-	// VerifyMagicLinkWithBodyWithResponse Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLinkWithBodyWithResponse Redeem a link's token, or the six digits of the mail
 	//
-	// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-	// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-	// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+	// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+	// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+	// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+	// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/auth/magiclink/verify (the `VerifyMagicLink` operationId).
 	VerifyMagicLinkWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*VerifyMagicLinkResponse, error)
 
-	// VerifyMagicLinkWithResponse Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLinkWithResponse Redeem a link's token, or the six digits of the mail
 	//
-	// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-	// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-	// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+	// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+	// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+	// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+	// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/auth/magiclink/verify (the `VerifyMagicLink` operationId).
 	VerifyMagicLinkWithResponse(ctx context.Context, body VerifyMagicLinkJSONRequestBody, reqEditors ...RequestEditorFn) (*VerifyMagicLinkResponse, error)
 
-	// VerifyMagicLinkWithFormdataBodyWithResponse Redeem a link's token, or the code it was exchanged for
+	// VerifyMagicLinkWithFormdataBodyWithResponse Redeem a link's token, or the six digits of the mail
 	//
-	// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-	// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-	// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+	// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+	// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+	// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+	// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 	//
 	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/auth/magiclink/verify (the `VerifyMagicLink` operationId).
 	VerifyMagicLinkWithFormdataBodyWithResponse(ctx context.Context, body VerifyMagicLinkFormdataRequestBody, reqEditors ...RequestEditorFn) (*VerifyMagicLinkResponse, error)
 
+	// OpenPasswordResetWithResponse Open the page that asks for the new password
+	//
+	// Where the link in the mail leads. Looking at it spends nothing.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/auth/password/confirm (the `OpenPasswordReset` operationId).
+	OpenPasswordResetWithResponse(ctx context.Context, params *OpenPasswordResetParams, reqEditors ...RequestEditorFn) (*OpenPasswordResetResponse, error)
+
+	// ConfirmPasswordResetWithBodyWithResponse Set a new password with a link's token or code
+	//
+	// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+	// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+	// token or code is `otp_expired`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+	ConfirmPasswordResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ConfirmPasswordResetResponse, error)
+
+	// ConfirmPasswordResetWithResponse Set a new password with a link's token or code
+	//
+	// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+	// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+	// token or code is `otp_expired`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+	ConfirmPasswordResetWithResponse(ctx context.Context, body ConfirmPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmPasswordResetResponse, error)
+
+	// ConfirmPasswordResetWithFormdataBodyWithResponse Set a new password with a link's token or code
+	//
+	// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+	// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+	// token or code is `otp_expired`.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+	ConfirmPasswordResetWithFormdataBodyWithResponse(ctx context.Context, body ConfirmPasswordResetFormdataRequestBody, reqEditors ...RequestEditorFn) (*ConfirmPasswordResetResponse, error)
+
+	// RequestPasswordResetWithBodyWithResponse Ask for a link to set a new password
+	//
+	// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+	// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+	// minutes.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+	RequestPasswordResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequestPasswordResetResponse, error)
+
+	// RequestPasswordResetWithResponse Ask for a link to set a new password
+	//
+	// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+	// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+	// minutes.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+	RequestPasswordResetWithResponse(ctx context.Context, body RequestPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*RequestPasswordResetResponse, error)
+
 	// RefreshSessionWithBodyWithResponse Get new tokens for a refresh token
 	//
 	// The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 	// answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 	// get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9192,7 +10028,7 @@ type ClientWithResponsesInterface interface {
 	// The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 	// answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 	// get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+	// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9216,7 +10052,7 @@ type ClientWithResponsesInterface interface {
 	// SignInWithBodyWithResponse Sign in with e-mail address and password
 	//
 	// An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-	// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+	// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9226,28 +10062,39 @@ type ClientWithResponsesInterface interface {
 	// SignInWithResponse Sign in with e-mail address and password
 	//
 	// An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-	// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+	// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/auth/signin (the `SignIn` operationId).
 	SignInWithResponse(ctx context.Context, body SignInJSONRequestBody, reqEditors ...RequestEditorFn) (*SignInResponse, error)
 
+	// SignOutWithBodyWithResponse Sign out
+	//
+	// Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
+	// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
+	SignOutWithBodyWithResponse(ctx context.Context, params *SignOutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SignOutResponse, error)
+
 	// SignOutWithResponse Sign out
 	//
 	// Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
-	// access tokens stop working at once, on every server process.
+	// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
 	//
-	// Returns a wrapper object for the known response body format(s).
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
-	SignOutWithResponse(ctx context.Context, params *SignOutParams, reqEditors ...RequestEditorFn) (*SignOutResponse, error)
+	SignOutWithResponse(ctx context.Context, params *SignOutParams, body SignOutJSONRequestBody, reqEditors ...RequestEditorFn) (*SignOutResponse, error)
 
 	// SignUpWithBodyWithResponse Sign up with e-mail address and password
 	//
-	// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-	// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-	// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+	// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+	// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+	// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+	// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9256,14 +10103,37 @@ type ClientWithResponsesInterface interface {
 
 	// SignUpWithResponse Sign up with e-mail address and password
 	//
-	// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-	// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-	// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+	// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+	// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+	// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+	// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with POST /api/v1/auth/signup (the `SignUp` operationId).
 	SignUpWithResponse(ctx context.Context, body SignUpJSONRequestBody, reqEditors ...RequestEditorFn) (*SignUpResponse, error)
+
+	// ExchangeCodeWithBodyWithResponse Exchange the code of a redirect for a session
+	//
+	// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+	// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+	// expired code is `otp_expired`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+	ExchangeCodeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExchangeCodeResponse, error)
+
+	// ExchangeCodeWithResponse Exchange the code of a redirect for a session
+	//
+	// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+	// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+	// expired code is `otp_expired`.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+	ExchangeCodeWithResponse(ctx context.Context, body ExchangeCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*ExchangeCodeResponse, error)
 
 	// GetCurrentUserWithResponse Get the signed-in user
 	//
@@ -9278,7 +10148,9 @@ type ClientWithResponsesInterface interface {
 	// needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 	// (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 	// password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-	// is in `new_email`. Further codes: `weak_password`.
+	// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+	// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+	// the address is told by mail instead.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -9291,7 +10163,9 @@ type ClientWithResponsesInterface interface {
 	// needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 	// (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 	// password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-	// is in `new_email`. Further codes: `weak_password`.
+	// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+	// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+	// the address is told by mail instead.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -12088,6 +12962,308 @@ func (r VerifyMagicLinkResponse) ContentType() string {
 	return ""
 }
 
+// OpenPasswordResetResponse200Headers the declared response headers of an HTTP 200 response for OpenPasswordReset
+type OpenPasswordResetResponse200Headers struct {
+	CacheControl          string
+	ContentSecurityPolicy string
+	ReferrerPolicy        string
+}
+
+// OpenPasswordResetResponse401Headers the declared response headers of an HTTP 401 response for OpenPasswordReset
+type OpenPasswordResetResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// OpenPasswordResetResponse429Headers the declared response headers of an HTTP 429 response for OpenPasswordReset
+type OpenPasswordResetResponse429Headers struct {
+	RetryAfter int
+}
+
+type OpenPasswordResetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *LinkExpired
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooManyAttempts
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *OpenPasswordResetResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *OpenPasswordResetResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *OpenPasswordResetResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r OpenPasswordResetResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r OpenPasswordResetResponse) GetJSON401() *LinkExpired {
+	return r.JSON401
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r OpenPasswordResetResponse) GetJSON429() *TooManyAttempts {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r OpenPasswordResetResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r OpenPasswordResetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r OpenPasswordResetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r OpenPasswordResetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r OpenPasswordResetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ConfirmPasswordResetResponse200Headers the declared response headers of an HTTP 200 response for ConfirmPasswordReset
+type ConfirmPasswordResetResponse200Headers struct {
+	CacheControl          string
+	ContentSecurityPolicy *string
+	ReferrerPolicy        string
+}
+
+// ConfirmPasswordResetResponse401Headers the declared response headers of an HTTP 401 response for ConfirmPasswordReset
+type ConfirmPasswordResetResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ConfirmPasswordResetResponse429Headers the declared response headers of an HTTP 429 response for ConfirmPasswordReset
+type ConfirmPasswordResetResponse429Headers struct {
+	RetryAfter int
+}
+
+// ConfirmPasswordResetResponse503Headers the declared response headers of an HTTP 503 response for ConfirmPasswordReset
+type ConfirmPasswordResetResponse503Headers struct {
+	RetryAfter int
+}
+
+type ConfirmPasswordResetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *Session
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *Error
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *LinkExpired
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *SamePassword
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooManyAttempts
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ConfirmPasswordResetResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ConfirmPasswordResetResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ConfirmPasswordResetResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ConfirmPasswordResetResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON200() *Session {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON400() *Error {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON401() *LinkExpired {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON422() *SamePassword {
+	return r.JSON422
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON429() *TooManyAttempts {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ConfirmPasswordResetResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ConfirmPasswordResetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ConfirmPasswordResetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ConfirmPasswordResetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ConfirmPasswordResetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RequestPasswordResetResponse429Headers the declared response headers of an HTTP 429 response for RequestPasswordReset
+type RequestPasswordResetResponse429Headers struct {
+	RetryAfter int
+}
+
+type RequestPasswordResetResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *MailSent
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooManyAttempts
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RequestPasswordResetResponse429Headers
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r RequestPasswordResetResponse) GetJSON202() *MailSent {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RequestPasswordResetResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RequestPasswordResetResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r RequestPasswordResetResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RequestPasswordResetResponse) GetJSON429() *TooManyAttempts {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RequestPasswordResetResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RequestPasswordResetResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RequestPasswordResetResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RequestPasswordResetResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RequestPasswordResetResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RefreshSessionResponse200Headers the declared response headers of an HTTP 200 response for RefreshSession
 type RefreshSessionResponse200Headers struct {
 	CacheControl string
@@ -12474,6 +13650,10 @@ type SignOutResponse struct {
 	JSON400 *BadRequest
 	// JSON401 the response for an HTTP 401 `application/json` response
 	JSON401 *Unauthorized
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -12488,6 +13668,16 @@ func (r SignOutResponse) GetJSON400() *BadRequest {
 // GetJSON401 returns the response for an HTTP 401 `application/json` response
 func (r SignOutResponse) GetJSON401() *Unauthorized {
 	return r.JSON401
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r SignOutResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r SignOutResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -12543,9 +13733,7 @@ type SignUpResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
 	// JSON201 the response for an HTTP 201 `application/json` response
-	JSON201 *NewSession
-	// JSON202 the response for an HTTP 202 `application/json` response
-	JSON202 *MailSent
+	JSON201 *SignUpAnswer
 	// JSON400 the response for an HTTP 400 `application/json` response
 	JSON400 *BadRequest
 	// JSON403 the response for an HTTP 403 `application/json` response
@@ -12571,13 +13759,8 @@ type SignUpResponse struct {
 }
 
 // GetJSON201 returns the response for an HTTP 201 `application/json` response
-func (r SignUpResponse) GetJSON201() *NewSession {
+func (r SignUpResponse) GetJSON201() *SignUpAnswer {
 	return r.JSON201
-}
-
-// GetJSON202 returns the response for an HTTP 202 `application/json` response
-func (r SignUpResponse) GetJSON202() *MailSent {
-	return r.JSON202
 }
 
 // GetJSON400 returns the response for an HTTP 400 `application/json` response
@@ -12643,6 +13826,117 @@ func (r SignUpResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r SignUpResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ExchangeCodeResponse200Headers the declared response headers of an HTTP 200 response for ExchangeCode
+type ExchangeCodeResponse200Headers struct {
+	CacheControl string
+}
+
+// ExchangeCodeResponse401Headers the declared response headers of an HTTP 401 response for ExchangeCode
+type ExchangeCodeResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ExchangeCodeResponse429Headers the declared response headers of an HTTP 429 response for ExchangeCode
+type ExchangeCodeResponse429Headers struct {
+	RetryAfter int
+}
+
+type ExchangeCodeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *NewSession
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *TooManyAttempts
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ExchangeCodeResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ExchangeCodeResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ExchangeCodeResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ExchangeCodeResponse) GetJSON200() *NewSession {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ExchangeCodeResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ExchangeCodeResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ExchangeCodeResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ExchangeCodeResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ExchangeCodeResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ExchangeCodeResponse) GetJSON429() *TooManyAttempts {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ExchangeCodeResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ExchangeCodeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ExchangeCodeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ExchangeCodeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ExchangeCodeResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12744,10 +14038,14 @@ type UpdateCurrentUserResponse struct {
 	JSON401 *Unauthorized
 	// JSON403 the response for an HTTP 403 `application/json` response
 	JSON403 *Forbidden
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Conflict
 	// JSON413 the response for an HTTP 413 `application/json` response
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
 	JSON415 *UnsupportedMediaType
+	// JSON422 the response for an HTTP 422 `application/json` response
+	JSON422 *SamePassword
 	// JSON429 the response for an HTTP 429 `application/json` response
 	JSON429 *TooManyAttempts
 	// JSON503 the response for an HTTP 503 `application/json` response
@@ -12782,6 +14080,11 @@ func (r UpdateCurrentUserResponse) GetJSON403() *Forbidden {
 	return r.JSON403
 }
 
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r UpdateCurrentUserResponse) GetJSON409() *Conflict {
+	return r.JSON409
+}
+
 // GetJSON413 returns the response for an HTTP 413 `application/json` response
 func (r UpdateCurrentUserResponse) GetJSON413() *TooLarge {
 	return r.JSON413
@@ -12790,6 +14093,11 @@ func (r UpdateCurrentUserResponse) GetJSON413() *TooLarge {
 // GetJSON415 returns the response for an HTTP 415 `application/json` response
 func (r UpdateCurrentUserResponse) GetJSON415() *UnsupportedMediaType {
 	return r.JSON415
+}
+
+// GetJSON422 returns the response for an HTTP 422 `application/json` response
+func (r UpdateCurrentUserResponse) GetJSON422() *SamePassword {
+	return r.JSON422
 }
 
 // GetJSON429 returns the response for an HTTP 429 `application/json` response
@@ -16330,7 +17638,7 @@ func (c *ClientWithResponses) GetUserWithResponse(ctx context.Context, userID op
 
 // UpdateUserWithBodyWithResponse Change a user
 //
-// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 // role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -16346,7 +17654,7 @@ func (c *ClientWithResponses) UpdateUserWithBodyWithResponse(ctx context.Context
 
 // UpdateUserWithResponse Change a user
 //
-// Another role or password, and disabling, end her sessions, so that it counts at once. Her client keys follow her
+// Another role, password or address, and disabling, end her sessions, so that it counts at once. Her client keys follow her
 // role, and rest while she is disabled. Codes: `email_exists`, `weak_password`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -16362,7 +17670,9 @@ func (c *ClientWithResponses) UpdateUserWithResponse(ctx context.Context, userID
 
 // RequestMagicLinkWithBodyWithResponse Ask for a link to sign in with
 //
-// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+// hour (`too_many_attempts`).
 // `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -16378,7 +17688,9 @@ func (c *ClientWithResponses) RequestMagicLinkWithBodyWithResponse(ctx context.C
 
 // RequestMagicLinkWithResponse Ask for a link to sign in with
 //
-// Sends a link that works once, within 15 minutes. The answer is the same whether the address is known or not.
+// Sends a link that works once, within 15 minutes, and a code of six digits that does the same and may be tried five
+// times. The answer is the same whether the address is known or not. An address gets one mail a minute and five an
+// hour (`too_many_attempts`).
 // `redirect_to` must be on the list `auth.redirect_urls` (`redirect_not_allowed`).
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -16409,11 +17721,12 @@ func (c *ClientWithResponses) OpenMagicLinkWithResponse(ctx context.Context, par
 	return ParseOpenMagicLinkResponse(rsp)
 }
 
-// VerifyMagicLinkWithBodyWithResponse Redeem a link's token, or the code it was exchanged for
+// VerifyMagicLinkWithBodyWithResponse Redeem a link's token, or the six digits of the mail
 //
-// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16426,11 +17739,12 @@ func (c *ClientWithResponses) VerifyMagicLinkWithBodyWithResponse(ctx context.Co
 	return ParseVerifyMagicLinkResponse(rsp)
 }
 
-// VerifyMagicLinkWithResponse Redeem a link's token, or the code it was exchanged for
+// VerifyMagicLinkWithResponse Redeem a link's token, or the six digits of the mail
 //
-// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16443,11 +17757,12 @@ func (c *ClientWithResponses) VerifyMagicLinkWithResponse(ctx context.Context, b
 	return ParseVerifyMagicLinkResponse(rsp)
 }
 
-// VerifyMagicLinkWithFormdataBodyWithResponse Redeem a link's token, or the code it was exchanged for
+// VerifyMagicLinkWithFormdataBodyWithResponse Redeem a link's token, or the six digits of the mail
 //
-// JSON is answered with the session. The page's form is answered with a redirect to the link's `redirect_to` with a
-// `code` in the query, or, where the link has none, with a page that shows the code. The code is redeemed here, as
-// `token`, within five minutes. An unknown, used or expired token is `link_expired`.
+// JSON is answered with the session; it has a `token`, or `email` and the six digits of the newest mail to it as
+// `code`. The page's form is answered with a redirect to the link's `redirect_to` with a `code` in the query, or,
+// where the link has none, with a page that shows that code. It is redeemed at `/api/v1/auth/token`, or here as
+// `token`, within five minutes. An unknown, used or expired token or code is `otp_expired`.
 //
 // Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16460,12 +17775,112 @@ func (c *ClientWithResponses) VerifyMagicLinkWithFormdataBodyWithResponse(ctx co
 	return ParseVerifyMagicLinkResponse(rsp)
 }
 
+// OpenPasswordResetWithResponse Open the page that asks for the new password
+//
+// Where the link in the mail leads. Looking at it spends nothing.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/auth/password/confirm (the `OpenPasswordReset` operationId).
+func (c *ClientWithResponses) OpenPasswordResetWithResponse(ctx context.Context, params *OpenPasswordResetParams, reqEditors ...RequestEditorFn) (*OpenPasswordResetResponse, error) {
+	rsp, err := c.OpenPasswordReset(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseOpenPasswordResetResponse(rsp)
+}
+
+// ConfirmPasswordResetWithBodyWithResponse Set a new password with a link's token or code
+//
+// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+// token or code is `otp_expired`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+func (c *ClientWithResponses) ConfirmPasswordResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ConfirmPasswordResetResponse, error) {
+	rsp, err := c.ConfirmPasswordResetWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfirmPasswordResetResponse(rsp)
+}
+
+// ConfirmPasswordResetWithResponse Set a new password with a link's token or code
+//
+// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+// token or code is `otp_expired`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+func (c *ClientWithResponses) ConfirmPasswordResetWithResponse(ctx context.Context, body ConfirmPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*ConfirmPasswordResetResponse, error) {
+	rsp, err := c.ConfirmPasswordReset(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfirmPasswordResetResponse(rsp)
+}
+
+// ConfirmPasswordResetWithFormdataBodyWithResponse Set a new password with a link's token or code
+//
+// Sets the password, ends all sessions of the user and begins a new one, which JSON is answered with. A password that
+// is too weak (`weak_password`) or the one of before (`same_password`) spends nothing. An unknown, used or expired
+// token or code is `otp_expired`.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/password/confirm (the `ConfirmPasswordReset` operationId).
+func (c *ClientWithResponses) ConfirmPasswordResetWithFormdataBodyWithResponse(ctx context.Context, body ConfirmPasswordResetFormdataRequestBody, reqEditors ...RequestEditorFn) (*ConfirmPasswordResetResponse, error) {
+	rsp, err := c.ConfirmPasswordResetWithFormdataBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseConfirmPasswordResetResponse(rsp)
+}
+
+// RequestPasswordResetWithBodyWithResponse Ask for a link to set a new password
+//
+// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+// minutes.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+func (c *ClientWithResponses) RequestPasswordResetWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RequestPasswordResetResponse, error) {
+	rsp, err := c.RequestPasswordResetWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRequestPasswordResetResponse(rsp)
+}
+
+// RequestPasswordResetWithResponse Ask for a link to set a new password
+//
+// Sends a link and a code of six digits, if the address has an account; the answer does not say. The link leads to a
+// page of this server, or with `redirect_to` to the application, with a `token` in the query. Both are good for 15
+// minutes.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/password/reset (the `RequestPasswordReset` operationId).
+func (c *ClientWithResponses) RequestPasswordResetWithResponse(ctx context.Context, body RequestPasswordResetJSONRequestBody, reqEditors ...RequestEditorFn) (*RequestPasswordResetResponse, error) {
+	rsp, err := c.RequestPasswordReset(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRequestPasswordResetResponse(rsp)
+}
+
 // RefreshSessionWithBodyWithResponse Get new tokens for a refresh token
 //
 // The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 // answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 // get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16483,7 +17898,7 @@ func (c *ClientWithResponses) RefreshSessionWithBodyWithResponse(ctx context.Con
 // The refresh token works once; the answer has the next one. Of parallel requests with one token exactly one is
 // answered with tokens. The others, and whoever presents the token within 60 seconds while its successor is unused,
 // get `refresh_token_already_used` and the session goes on. Any other reuse ends the session: the token was stolen,
-// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_disabled`.
+// or its successor. Further codes: `refresh_token_not_found`, `session_expired`, `user_banned`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16525,7 +17940,7 @@ func (c *ClientWithResponses) RevokeSessionWithResponse(ctx context.Context, ses
 // SignInWithBodyWithResponse Sign in with e-mail address and password
 //
 // An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16541,7 +17956,7 @@ func (c *ClientWithResponses) SignInWithBodyWithResponse(ctx context.Context, co
 // SignInWithResponse Sign in with e-mail address and password
 //
 // An unknown address and a wrong password have the same answer, `invalid_credentials`. After the right password:
-// `email_not_confirmed` (where confirmation is required), `user_disabled`.
+// `email_not_confirmed` (where confirmation is required), `user_banned`. Too many attempts: `too_many_attempts`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16554,16 +17969,32 @@ func (c *ClientWithResponses) SignInWithResponse(ctx context.Context, body SignI
 	return ParseSignInResponse(rsp)
 }
 
+// SignOutWithBodyWithResponse Sign out
+//
+// Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
+// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
+func (c *ClientWithResponses) SignOutWithBodyWithResponse(ctx context.Context, params *SignOutParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*SignOutResponse, error) {
+	rsp, err := c.SignOutWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseSignOutResponse(rsp)
+}
+
 // SignOutWithResponse Sign out
 //
 // Ends this session, or with `scope` all sessions of the user, or all but this one. Their refresh tokens and their
-// access tokens stop working at once, on every server process.
+// access tokens stop working at once, on every server process. `scope` stands in the query or in the body.
 //
-// Returns a wrapper object for the known response body format(s).
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
 // Corresponds with POST /api/v1/auth/signout (the `SignOut` operationId).
-func (c *ClientWithResponses) SignOutWithResponse(ctx context.Context, params *SignOutParams, reqEditors ...RequestEditorFn) (*SignOutResponse, error) {
-	rsp, err := c.SignOut(ctx, params, reqEditors...)
+func (c *ClientWithResponses) SignOutWithResponse(ctx context.Context, params *SignOutParams, body SignOutJSONRequestBody, reqEditors ...RequestEditorFn) (*SignOutResponse, error) {
+	rsp, err := c.SignOut(ctx, params, body, reqEditors...)
 	if err != nil {
 		return nil, err
 	}
@@ -16572,9 +18003,10 @@ func (c *ClientWithResponses) SignOutWithResponse(ctx context.Context, params *S
 
 // SignUpWithBodyWithResponse Sign up with e-mail address and password
 //
-// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16589,9 +18021,10 @@ func (c *ClientWithResponses) SignUpWithBodyWithResponse(ctx context.Context, co
 
 // SignUpWithResponse Sign up with e-mail address and password
 //
-// Makes a user and signs her in. With `auth.require_email_verification` there is no user until the link in the mail
-// is followed, and the answer is the same whether the address has an account or not (its owner is told by mail).
-// Codes: `weak_password`, `signup_disabled`, `email_exists`.
+// Makes a user and signs her in. With `auth.require_email_verification` she is signed in when she follows the link
+// in the mail, or sends its code, and there is no user before: the answer has `confirmation_required` and the user
+// as she will be. It is the same for an address that has an account, whose owner is told by mail. Codes:
+// `weak_password` (with `reasons`), `signup_disabled`, and without verification `email_exists`.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16602,6 +18035,40 @@ func (c *ClientWithResponses) SignUpWithResponse(ctx context.Context, body SignU
 		return nil, err
 	}
 	return ParseSignUpResponse(rsp)
+}
+
+// ExchangeCodeWithBodyWithResponse Exchange the code of a redirect for a session
+//
+// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+// expired code is `otp_expired`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+func (c *ClientWithResponses) ExchangeCodeWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ExchangeCodeResponse, error) {
+	rsp, err := c.ExchangeCodeWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExchangeCodeResponse(rsp)
+}
+
+// ExchangeCodeWithResponse Exchange the code of a redirect for a session
+//
+// For an application that a browser came back to with `?code=`. Where the link was asked for with `code_challenge`
+// (PKCE, RFC 7636), only whoever has the verifier gets the session: `code_verifier_required`. An unknown, used or
+// expired code is `otp_expired`.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/auth/token (the `ExchangeCode` operationId).
+func (c *ClientWithResponses) ExchangeCodeWithResponse(ctx context.Context, body ExchangeCodeJSONRequestBody, reqEditors ...RequestEditorFn) (*ExchangeCodeResponse, error) {
+	rsp, err := c.ExchangeCode(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseExchangeCodeResponse(rsp)
 }
 
 // GetCurrentUserWithResponse Get the signed-in user
@@ -16623,7 +18090,9 @@ func (c *ClientWithResponses) GetCurrentUserWithResponse(ctx context.Context, re
 // needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 // (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 // password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-// is in `new_email`. Further codes: `weak_password`.
+// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+// the address is told by mail instead.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -16642,7 +18111,9 @@ func (c *ClientWithResponses) UpdateCurrentUserWithBodyWithResponse(ctx context.
 // needs `current_password` where there is one, unless the session is one by magic link of the last 15 minutes
 // (which is how a forgotten password is replaced): `current_password_required`, `invalid_credentials`. A new
 // password ends her other sessions. A new address holds when the link in the mail to it is followed; until then it
-// is in `new_email`. Further codes: `weak_password`.
+// is in `new_email`. Further codes: `weak_password` (with `reasons`), `same_password`, `field_not_writable` for what
+// only administrators write, and `email_exists`, except with `auth.require_email_verification`: there the owner of
+// the address is told by mail instead.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -19594,6 +21065,332 @@ func ParseVerifyMagicLinkResponse(rsp *http.Response) (*VerifyMagicLinkResponse,
 	return response, nil
 }
 
+// ParseOpenPasswordResetResponse parses an HTTP response from a OpenPasswordResetWithResponse call
+func ParseOpenPasswordResetResponse(rsp *http.Response) (*OpenPasswordResetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &OpenPasswordResetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest LinkExpired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyAttempts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 401:
+		// Content-type (text/html) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers OpenPasswordResetResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Content-Security-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Security-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentSecurityPolicy = value
+		}
+		if values := rsp.Header.Values("Referrer-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Referrer-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ReferrerPolicy = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers OpenPasswordResetResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers OpenPasswordResetResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseConfirmPasswordResetResponse parses an HTTP response from a ConfirmPasswordResetWithResponse call
+func ParseConfirmPasswordResetResponse(rsp *http.Response) (*ConfirmPasswordResetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ConfirmPasswordResetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest Session
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest LinkExpired
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest SamePassword
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyAttempts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/html) unsupported
+
+	case rsp.StatusCode == 400:
+	// Content-type (text/html) unsupported
+
+	case rsp.StatusCode == 401:
+		// Content-type (text/html) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ConfirmPasswordResetResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Content-Security-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Security-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentSecurityPolicy = &value
+		}
+		if values := rsp.Header.Values("Referrer-Policy"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Referrer-Policy", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ReferrerPolicy = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ConfirmPasswordResetResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ConfirmPasswordResetResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ConfirmPasswordResetResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRequestPasswordResetResponse parses an HTTP response from a RequestPasswordResetWithResponse call
+func ParseRequestPasswordResetResponse(rsp *http.Response) (*RequestPasswordResetResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RequestPasswordResetResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest MailSent
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyAttempts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 429:
+		var headers RequestPasswordResetResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseRefreshSessionResponse parses an HTTP response from a RefreshSessionWithResponse call
 func ParseRefreshSessionResponse(rsp *http.Response) (*RefreshSessionResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -19981,6 +21778,20 @@ func ParseSignOutResponse(rsp *http.Response) (*SignOutResponse, error) {
 		}
 		response.JSON401 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20021,18 +21832,11 @@ func ParseSignUpResponse(rsp *http.Response) (*SignUpResponse, error) {
 
 	switch {
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
-		var dest NewSession
+		var dest SignUpAnswer
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
 			return nil, err
 		}
 		response.JSON201 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
-		var dest MailSent
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON202 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
 		var dest BadRequest
@@ -20123,6 +21927,114 @@ func ParseSignUpResponse(rsp *http.Response) (*SignUpResponse, error) {
 			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseExchangeCodeResponse parses an HTTP response from a ExchangeCodeWithResponse call
+func ParseExchangeCodeResponse(rsp *http.Response) (*ExchangeCodeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ExchangeCodeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest NewSession
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest TooManyAttempts
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ExchangeCodeResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers ExchangeCodeResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ExchangeCodeResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil
@@ -20230,6 +22142,13 @@ func ParseUpdateCurrentUserResponse(rsp *http.Response) (*UpdateCurrentUserRespo
 		}
 		response.JSON403 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
 		var dest TooLarge
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -20243,6 +22162,13 @@ func ParseUpdateCurrentUserResponse(rsp *http.Response) (*UpdateCurrentUserRespo
 			return nil, err
 		}
 		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 422:
+		var dest SamePassword
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON422 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
 		var dest TooManyAttempts

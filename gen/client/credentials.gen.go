@@ -10,7 +10,7 @@ import (
 
 // WithServiceKey sends credential with every request, in the header X-Service-Key.
 //
-// A service key (`bough_sk_…`). It may do everything. Keep it on servers.
+// A service key (`bough_sk_…`). It may do everything. Keep it on servers. `Authorization: Bearer` takes it as well.
 func WithServiceKey(credential string) ClientOption {
 	return WithRequestEditorFn(func(_ context.Context, req *http.Request) error {
 		req.Header.Set("X-Service-Key", credential)
@@ -21,6 +21,7 @@ func WithServiceKey(credential string) ClientOption {
 // WithClientKey sends credential with every request, in the header X-Client-Key.
 //
 // A client key (`bough_ck_…`). It acts as the user who made it, narrowed to the scopes of the key.
+// `Authorization: Bearer` takes it as well.
 func WithClientKey(credential string) ClientOption {
 	return WithRequestEditorFn(func(_ context.Context, req *http.Request) error {
 		req.Header.Set("X-Client-Key", credential)

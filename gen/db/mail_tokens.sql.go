@@ -12,8 +12,26 @@ import (
 	"github.com/google/uuid"
 )
 
+const cancelMailTokens = `-- name: CancelMailTokens :exec
+update mail_tokens
+set used_at = now()
+where used_at is null
+  and (user_id = $1::uuid and purpose = 'change_email' or email = $2 and purpose = 'reset')
+`
+
+type CancelMailTokensParams struct {
+	UserID uuid.UUID
+	Email  string
+}
+
+// Ends what was asked for in a user's name and waits for a link: it may have been asked for by whoever is shut out now.
+func (q *Queries) CancelMailTokens(ctx context.Context, arg CancelMailTokensParams) error {
+	_, err := q.db.Exec(ctx, cancelMailTokens, arg.UserID, arg.Email)
+	return err
+}
+
 const getMailToken = `-- name: GetMailToken :one
-select id, purpose, hash, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at from mail_tokens where id = $1 and used_at is null and expires_at > now()
+select id, purpose, hash, code_hash, tries, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at from mail_tokens where id = $1 and used_at is null and expires_at > now()
 `
 
 func (q *Queries) GetMailToken(ctx context.Context, id uuid.UUID) (MailToken, error) {
@@ -23,6 +41,8 @@ func (q *Queries) GetMailToken(ctx context.Context, id uuid.UUID) (MailToken, er
 		&i.ID,
 		&i.Purpose,
 		&i.Hash,
+		&i.CodeHash,
+		&i.Tries,
 		&i.Email,
 		&i.UserID,
 		&i.CreateUser,
@@ -43,7 +63,7 @@ insert into mail_tokens (
 values (
     $1, $2, $3, $4, $5, $6, $7, $8, $9, $10,
     now() + make_interval(secs => $11))
-returning id, purpose, hash, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at
+returning id, purpose, hash, code_hash, tries, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at
 `
 
 type InsertMailTokenParams struct {
@@ -79,6 +99,8 @@ func (q *Queries) InsertMailToken(ctx context.Context, arg InsertMailTokenParams
 		&i.ID,
 		&i.Purpose,
 		&i.Hash,
+		&i.CodeHash,
+		&i.Tries,
 		&i.Email,
 		&i.UserID,
 		&i.CreateUser,
@@ -94,7 +116,7 @@ func (q *Queries) InsertMailToken(ctx context.Context, arg InsertMailTokenParams
 }
 
 const peekMailToken = `-- name: PeekMailToken :one
-select id, purpose, hash, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at from mail_tokens where hash = $1 and used_at is null and expires_at > now()
+select id, purpose, hash, code_hash, tries, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at from mail_tokens where hash = $1 and used_at is null and expires_at > now()
 `
 
 func (q *Queries) PeekMailToken(ctx context.Context, hash []byte) (MailToken, error) {
@@ -104,6 +126,8 @@ func (q *Queries) PeekMailToken(ctx context.Context, hash []byte) (MailToken, er
 		&i.ID,
 		&i.Purpose,
 		&i.Hash,
+		&i.CodeHash,
+		&i.Tries,
 		&i.Email,
 		&i.UserID,
 		&i.CreateUser,
@@ -118,6 +142,22 @@ func (q *Queries) PeekMailToken(ctx context.Context, hash []byte) (MailToken, er
 	return i, err
 }
 
+const pendingSignUp = `-- name: PendingSignUp :one
+select password_hash
+from mail_tokens
+where email = $1 and purpose = 'sign_up' and used_at is null and expires_at > now()
+order by created_at desc, id desc
+limit 1
+`
+
+// The password of the newest sign-up with the address that waits for its confirmation.
+func (q *Queries) PendingSignUp(ctx context.Context, email string) (*string, error) {
+	row := q.db.QueryRow(ctx, pendingSignUp, email)
+	var password_hash *string
+	err := row.Scan(&password_hash)
+	return password_hash, err
+}
+
 const resetRate = `-- name: ResetRate :exec
 delete from rate_limits where key = $1
 `
@@ -128,17 +168,18 @@ func (q *Queries) ResetRate(ctx context.Context, key []byte) error {
 }
 
 const setMailTokenHash = `-- name: SetMailTokenHash :execrows
-update mail_tokens set hash = $1 where id = $2 and used_at is null and expires_at > now()
+update mail_tokens set hash = $1, code_hash = $2 where id = $3 and used_at is null and expires_at > now()
 `
 
 type SetMailTokenHashParams struct {
-	Hash []byte
-	ID   uuid.UUID
+	Hash     []byte
+	CodeHash *string
+	ID       uuid.UUID
 }
 
-// Gives the request the token that goes out by mail; a token of an earlier try that failed stops working.
+// Gives the request the token and the code that go out by mail; those of an earlier try that failed stop working.
 func (q *Queries) SetMailTokenHash(ctx context.Context, arg SetMailTokenHashParams) (int64, error) {
-	result, err := q.db.Exec(ctx, setMailTokenHash, arg.Hash, arg.ID)
+	result, err := q.db.Exec(ctx, setMailTokenHash, arg.Hash, arg.CodeHash, arg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -146,7 +187,7 @@ func (q *Queries) SetMailTokenHash(ctx context.Context, arg SetMailTokenHashPara
 }
 
 const spendMailToken = `-- name: SpendMailToken :one
-update mail_tokens set used_at = now() where hash = $1 and used_at is null and expires_at > now() returning id, purpose, hash, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at
+update mail_tokens set used_at = now() where hash = $1 and used_at is null and expires_at > now() returning id, purpose, hash, code_hash, tries, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at
 `
 
 func (q *Queries) SpendMailToken(ctx context.Context, hash []byte) (MailToken, error) {
@@ -156,6 +197,44 @@ func (q *Queries) SpendMailToken(ctx context.Context, hash []byte) (MailToken, e
 		&i.ID,
 		&i.Purpose,
 		&i.Hash,
+		&i.CodeHash,
+		&i.Tries,
+		&i.Email,
+		&i.UserID,
+		&i.CreateUser,
+		&i.PasswordHash,
+		&i.UserMetadata,
+		&i.RedirectTo,
+		&i.CodeChallenge,
+		&i.CreatedAt,
+		&i.ExpiresAt,
+		&i.UsedAt,
+	)
+	return i, err
+}
+
+const spendMailTokenByID = `-- name: SpendMailTokenByID :one
+update mail_tokens
+set used_at = now()
+where id = $1 and code_hash = $2 and used_at is null and expires_at > now()
+returning id, purpose, hash, code_hash, tries, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at
+`
+
+type SpendMailTokenByIDParams struct {
+	ID       uuid.UUID
+	CodeHash *string
+}
+
+// Spends a token whose code was right, unless another mail's code or link was sent with it meanwhile.
+func (q *Queries) SpendMailTokenByID(ctx context.Context, arg SpendMailTokenByIDParams) (MailToken, error) {
+	row := q.db.QueryRow(ctx, spendMailTokenByID, arg.ID, arg.CodeHash)
+	var i MailToken
+	err := row.Scan(
+		&i.ID,
+		&i.Purpose,
+		&i.Hash,
+		&i.CodeHash,
+		&i.Tries,
 		&i.Email,
 		&i.UserID,
 		&i.CreateUser,
@@ -219,5 +298,48 @@ func (q *Queries) TakeRate(ctx context.Context, arg TakeRateParams) (TakeRateRow
 	row := q.db.QueryRow(ctx, takeRate, arg.Key, arg.IntervalSeconds, arg.BurstSeconds)
 	var i TakeRateRow
 	err := row.Scan(&i.Allowed, &i.WaitSeconds)
+	return i, err
+}
+
+const tryMailCode = `-- name: TryMailCode :one
+update mail_tokens m
+set tries = m.tries + 1
+where m.id = (
+        select t.id
+        from mail_tokens t
+        where t.email = $1 and t.used_at is null and t.expires_at > now() and t.purpose::text = any ($2::text[])
+        order by t.created_at desc, t.id desc
+        limit 1)
+  and m.tries < $3
+returning id, purpose, hash, code_hash, tries, email, user_id, create_user, password_hash, user_metadata, redirect_to, code_challenge, created_at, expires_at, used_at
+`
+
+type TryMailCodeParams struct {
+	Email    string
+	Purposes []string
+	MaxTries int32
+}
+
+// Counts a try of the newest mail's code before it is looked at, so that of parallel tries no more than the limit count.
+func (q *Queries) TryMailCode(ctx context.Context, arg TryMailCodeParams) (MailToken, error) {
+	row := q.db.QueryRow(ctx, tryMailCode, arg.Email, arg.Purposes, arg.MaxTries)
+	var i MailToken
+	err := row.Scan(
+		&i.ID,
+		&i.Purpose,
+		&i.Hash,
+		&i.CodeHash,
+		&i.Tries,
+		&i.Email,
+		&i.UserID,
+		&i.CreateUser,
+		&i.PasswordHash,
+		&i.UserMetadata,
+		&i.RedirectTo,
+		&i.CodeChallenge,
+		&i.CreatedAt,
+		&i.ExpiresAt,
+		&i.UsedAt,
+	)
 	return i, err
 }

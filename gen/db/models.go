@@ -470,6 +470,7 @@ const (
 	MailPurposeMagicLink   MailPurpose = "magic_link"
 	MailPurposeSignUp      MailPurpose = "sign_up"
 	MailPurposeChangeEmail MailPurpose = "change_email"
+	MailPurposeReset       MailPurpose = "reset"
 	MailPurposeExchange    MailPurpose = "exchange"
 )
 
@@ -513,6 +514,7 @@ func (e MailPurpose) Valid() bool {
 	case MailPurposeMagicLink,
 		MailPurposeSignUp,
 		MailPurposeChangeEmail,
+		MailPurposeReset,
 		MailPurposeExchange:
 		return true
 	}
@@ -524,6 +526,7 @@ func AllMailPurposeValues() []MailPurpose {
 		MailPurposeMagicLink,
 		MailPurposeSignUp,
 		MailPurposeChangeEmail,
+		MailPurposeReset,
 		MailPurposeExchange,
 	}
 }
@@ -734,10 +737,15 @@ type Installation struct {
 
 // Tokens that are sent by mail, and the codes they are exchanged for, by their SHA-256. Each works once.
 type MailToken struct {
+	// Of a sign-up also the id of the user whom it makes.
 	ID      uuid.UUID
 	Purpose MailPurpose
 	// Null until the mail is made: the token exists in the mail alone.
-	Hash       []byte
+	Hash []byte
+	// argon2id of the six digits that the mail has beside the link; a fast hash of so few would hide nothing.
+	CodeHash *string
+	// How often a code was tried; after five no code is right.
+	Tries      int32
 	Email      string
 	UserID     *uuid.UUID
 	CreateUser bool

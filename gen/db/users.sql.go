@@ -366,36 +366,38 @@ set email = coalesce($1, email),
         when $2::boolean then coalesce(email_verified_at, now())
         when not $2::boolean then null
         else email_verified_at end,
-    new_email = coalesce($3, new_email),
-    password_hash = coalesce($4, password_hash),
-    role = coalesce($5, role),
-    user_metadata = coalesce($6, user_metadata),
-    app_metadata = coalesce($7, app_metadata),
+    new_email = case when $3::boolean then $4 else coalesce($4, new_email) end,
+    password_hash = coalesce($5, password_hash),
+    role = coalesce($6, role),
+    user_metadata = coalesce($7, user_metadata),
+    app_metadata = coalesce($8, app_metadata),
     disabled_at = case
-        when $8::boolean then coalesce(disabled_at, now())
-        when not $8::boolean then null
+        when $9::boolean then coalesce(disabled_at, now())
+        when not $9::boolean then null
         else disabled_at end,
     updated_at = now()
-where id = $9
+where id = $10
 returning id, email, email_verified_at, new_email, password_hash, role, user_metadata, app_metadata, created_at, updated_at, last_sign_in_at, disabled_at
 `
 
 type UpdateUserParams struct {
-	Email         *string
-	EmailVerified *bool
-	NewEmail      *string
-	PasswordHash  *string
-	Role          *UserRole
-	UserMetadata  []byte
-	AppMetadata   []byte
-	Disabled      *bool
-	ID            uuid.UUID
+	Email          *string
+	EmailVerified  *bool
+	CancelNewEmail bool
+	NewEmail       *string
+	PasswordHash   *string
+	Role           *UserRole
+	UserMetadata   []byte
+	AppMetadata    []byte
+	Disabled       *bool
+	ID             uuid.UUID
 }
 
 func (q *Queries) UpdateUser(ctx context.Context, arg UpdateUserParams) (User, error) {
 	row := q.db.QueryRow(ctx, updateUser,
 		arg.Email,
 		arg.EmailVerified,
+		arg.CancelNewEmail,
 		arg.NewEmail,
 		arg.PasswordHash,
 		arg.Role,
@@ -426,24 +428,26 @@ const verifyEmail = `-- name: VerifyEmail :one
 update users
 set email_verified_at = coalesce(email_verified_at, now()),
     password_hash = case when $1::boolean then $2 else password_hash end,
-    user_metadata = case when $1::boolean then $3 else user_metadata end,
+    user_metadata = case when $3::boolean then $4 else user_metadata end,
     updated_at = now()
-where id = $4
+where id = $5
 returning id, email, email_verified_at, new_email, password_hash, role, user_metadata, app_metadata, created_at, updated_at, last_sign_in_at, disabled_at
 `
 
 type VerifyEmailParams struct {
-	Replace      bool
-	PasswordHash *string
-	UserMetadata json.RawMessage
-	ID           uuid.UUID
+	ReplacePassword bool
+	PasswordHash    *string
+	ReplaceMetadata bool
+	UserMetadata    json.RawMessage
+	ID              uuid.UUID
 }
 
-// Notes that the user has the mailbox. A sign-up's password and data replace what was there before.
+// Notes that the user has the mailbox. The password and the data of whoever did not show that may be replaced.
 func (q *Queries) VerifyEmail(ctx context.Context, arg VerifyEmailParams) (User, error) {
 	row := q.db.QueryRow(ctx, verifyEmail,
-		arg.Replace,
+		arg.ReplacePassword,
 		arg.PasswordHash,
+		arg.ReplaceMetadata,
 		arg.UserMetadata,
 		arg.ID,
 	)

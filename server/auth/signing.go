@@ -104,7 +104,7 @@ func (s *Signer) Rotate(ctx context.Context, immediately bool) ([]PublishedKey, 
 		if err := q.LockSigningKeys(ctx); err != nil {
 			return err
 		}
-		delay := JWKSMaxAge
+		delay := JWKSMaxAge + clockSkew // a verifier may have read the keys a moment before
 		retire := delay + s.lifetime + 2*clockSkew + signingKeyTTL
 		if immediately {
 			delay, retire = 0, 0
@@ -191,7 +191,7 @@ func (s *Signer) Sign(ctx context.Context, c Claims) (string, time.Time, error) 
 	b := jwt.NewBuilder().Issuer(s.issuer).Subject(c.UserID.String()).Audience([]string{Audience}).
 		IssuedAt(now).NotBefore(now).Expiration(expires).JwtID(uuid.NewString()).
 		Claim("role", "authenticated").Claim("email", c.Email).Claim("email_verified", c.EmailVerified).
-		Claim("session_id", c.SessionID.String()).Claim("amr", []string{c.Method}).
+		Claim("session_id", c.SessionID.String()).Claim("aal", "aal1").Claim("amr", []string{c.Method}).
 		Claim("app_metadata", c.AppMetadata).Claim("user_metadata", c.UserMetadata)
 	if c.Admin {
 		b = b.Claim("is_admin", true)

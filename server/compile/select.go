@@ -10,7 +10,7 @@ import (
 
 // Options are what a statement gives besides the rows that were asked for.
 type Options struct {
-	// ETag adds a hidden output xmin, the row's version, where the relation's rows have one.
+	// ETag adds a hidden output xmin, the row's version, where the relation's rows have one and the role may read it.
 	ETag bool
 	// Cursor adds hidden outputs with the values of an order's fields, in the text form, from which the cursor of the
 	// next page is made.
@@ -169,7 +169,8 @@ func (l *level) hide(described []Output, o Options) []Output {
 		described = append(described, Output{Name: name, Hidden: true})
 		l.outputs = append(l.outputs, output{value: value{sql: sql}})
 	}
-	if o.ETag && !grouped && l.rel != nil && l.rel.HasXmin && l.source == nil {
+	// A role that may not read the whole table must not read the row's version.
+	if o.ETag && !grouped && l.rel != nil && l.rel.HasXmin && l.source == nil && l.rel.Grants.Can(l.c.Role, introspect.Select) {
 		add("xmin", l.ref("xmin"))
 	}
 	if o.Cursor != nil && grouped {

@@ -38,6 +38,10 @@ type Error struct {
 	Message string // for people: what was wrong and, where it helps, what would be right
 	Details string // the particulars of this case; may be empty
 	Hint    string // what to do about it; may be empty
+	// Fields says what is wrong with which field; nil where it is no field's fault.
+	Fields map[string]string
+	// Reasons are the identifiers of all that is wrong, where a code has more than one; nil for most.
+	Reasons []string
 	// RetryAfter is when to try again, for RateLimited and Unavailable; 0 where nothing is known.
 	RetryAfter time.Duration
 	// Status overrides the HTTP status of the kind: a function of the user's database may raise any (PTxyz). 0 for none.
@@ -52,6 +56,14 @@ func New(kind Kind, code, message string) *Error {
 // Validation returns a validation_error with a formatted message.
 func Validation(format string, args ...any) *Error {
 	return &Error{Kind: Invalid, Code: "validation_error", Message: fmt.Sprintf(format, args...)}
+}
+
+// Field returns a validation_error about one field; the problem is put after its name.
+func Field(name, problem string, args ...any) *Error {
+	problem = fmt.Sprintf(problem, args...)
+	e := Validation("%s %s", name, problem)
+	e.Fields = map[string]string{name: problem}
+	return e
 }
 
 func (e *Error) Error() string { return e.Message }
@@ -73,6 +85,13 @@ func (e *Error) Msgf(format string, args ...any) *Error {
 func (e *Error) WithHint(hint string) *Error {
 	c := *e
 	c.Hint = hint
+	return &c
+}
+
+// Because returns a copy of the error with its reasons.
+func (e *Error) Because(reasons ...string) *Error {
+	c := *e
+	c.Reasons = reasons
 	return &c
 }
 

@@ -11,13 +11,14 @@ import (
 
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/users"
 )
 
 const noStore = "no-store"
 
 // mailSent is the answer to whoever asks for a mail. It is the same whether there will be one or not.
-var mailSent = api.MailSent{Message: "If the address can be used, a mail with a link is on its way."}
+var mailSent = api.MailSent{Message: "If the address can sign in, a link has been sent"}
 
 // clientOf says where a request comes from.
 func clientOf(ctx context.Context) users.Client {
@@ -30,17 +31,36 @@ func clientOf(ctx context.Context) users.Client {
 
 // SignUp makes a user and signs her in, or sends a mail to confirm the address.
 func (a *API) SignUp(ctx context.Context, r api.SignUpRequestObject) (api.SignUpResponseObject, error) {
+	metadata := value(r.Body.UserMetadata)
+	if r.Body.Options != nil && r.Body.Options.Data != nil {
+		if metadata != nil {
+			return nil, fault.Field("options.data", "is another name of user_metadata: send one of the two")
+		}
+		metadata = *r.Body.Options.Data
+	}
 	session, err := a.Users.SignUp(ctx, users.SignUpParams{
-		Email: r.Body.Email, Password: r.Body.Password, UserMetadata: value(r.Body.UserMetadata), RedirectTo: r.Body.RedirectTo,
+		Email: r.Body.Email, Password: r.Body.Password, UserMetadata: metadata, RedirectTo: r.Body.RedirectTo,
 	}, clientOf(ctx))
 	if err != nil {
 		return nil, err
 	}
-	if session == nil {
-		return api.SignUp202JSONResponse(mailSent), nil
+	body, err := signUpAnswer(session)
+	return api.SignUp201JSONResponse{Body: body, Headers: api.SignUp201ResponseHeaders{CacheControl: noStore}}, err
+}
+
+func signUpAnswer(session *users.Session) (answer api.SignUpAnswer, err error) {
+	if session.AccessToken == "" {
+		user, err := userOf(session.User)
+		if err != nil {
+			return answer, err
+		}
+		return answer, answer.FromUnconfirmedSignUp(api.UnconfirmedSignUp{User: user, ConfirmationRequired: true})
 	}
-	answer, err := newSession(session)
-	return api.SignUp201JSONResponse{NewSessionJSONResponse: answer}, err
+	body, err := sessionOf(session)
+	if err != nil {
+		return answer, err
+	}
+	return answer, answer.FromSession(body)
 }
 
 // SignIn begins a session.
@@ -55,7 +75,17 @@ func (a *API) SignIn(ctx context.Context, r api.SignInRequestObject) (api.SignIn
 
 // SignOut ends sessions of the caller.
 func (a *API) SignOut(ctx context.Context, r api.SignOutRequestObject) (api.SignOutResponseObject, error) {
-	if err := a.Users.SignOut(ctx, auth.FromContext(ctx), users.Scope(value(r.Params.Scope))); err != nil {
+	scope := value(r.Params.Scope)
+	if r.Body != nil && r.Body.Scope != nil {
+		if scope != "" && scope != *r.Body.Scope {
+			return nil, fault.Field("scope", "is another one in the query")
+		}
+		scope = *r.Body.Scope
+	}
+	if scope == "" {
+		scope = api.SignOutScopeLocal
+	}
+	if err := a.Users.SignOut(ctx, auth.FromContext(ctx), users.Scope(scope)); err != nil {
 		return nil, err
 	}
 	return api.SignOut204Response{}, nil
@@ -83,6 +113,14 @@ func (a *API) GetCurrentUser(ctx context.Context, _ api.GetCurrentUserRequestObj
 
 // UpdateCurrentUser changes the caller's account.
 func (a *API) UpdateCurrentUser(ctx context.Context, r api.UpdateCurrentUserRequestObject) (api.UpdateCurrentUserResponseObject, error) {
+	for _, field := range []struct {
+		name  string
+		value *api.NotWritable
+	}{{"role", r.Body.Role}, {"is_admin", r.Body.IsAdmin}, {"app_metadata", r.Body.AppMetadata}, {"email_verified", r.Body.EmailVerified}} {
+		if field.value != nil {
+			return nil, users.NotWritable(field.name)
+		}
+	}
 	user, err := a.Users.UpdateCurrent(ctx, auth.FromContext(ctx), users.AccountChange{
 		Email: r.Body.Email, Password: r.Body.Password, CurrentPassword: r.Body.CurrentPassword,
 		UserMetadata: value(r.Body.UserMetadata), RedirectTo: r.Body.RedirectTo,

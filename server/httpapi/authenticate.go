@@ -20,40 +20,64 @@ func (a *API) principal(r *http.Request) (*auth.Principal, error) {
 	return a.principalFor(r, everyKind)
 }
 
+// credential is what a request shows of who it is from.
+type credential struct {
+	scheme string // as the contract names it
+	header string // where it stands
+	secret string
+}
+
+// credentials are all that a request has. A key may come as a bearer token, since clients of other platforms send theirs
+// so; what kind of secret it is shows by its prefix, which no access token has.
+func credentials(r *http.Request) []credential {
+	var found []credential
+	for _, key := range []struct{ scheme, header string }{{"ServiceKey", "X-Service-Key"}, {"ClientKey", "X-Client-Key"}} {
+		for _, value := range r.Header.Values(key.header) {
+			found = append(found, credential{key.scheme, key.header, value})
+		}
+	}
+	for _, value := range r.Header.Values("Authorization") {
+		kind, token, _ := strings.Cut(value, " ")
+		if !strings.EqualFold(kind, "Bearer") {
+			token = ""
+		}
+		c := credential{"BearerAuth", "Authorization", strings.TrimSpace(token)}
+		switch {
+		case strings.HasPrefix(c.secret, auth.ServiceKeyPrefix):
+			c.scheme, c.header = "ServiceKey", "a service key in Authorization"
+		case strings.HasPrefix(c.secret, auth.ClientKeyPrefix):
+			c.scheme, c.header = "ClientKey", "a client key in Authorization"
+		}
+		found = append(found, c)
+	}
+	return found
+}
+
 // principalFor returns the caller that the request's credential stands for. A request has one credential, of a kind that
 // the operation takes: of two it would not be clear which one counts.
 func (a *API) principalFor(r *http.Request, takes openapi3.SecurityRequirements) (*auth.Principal, error) {
-	var found []func() (*auth.Principal, error)
-	for _, scheme := range []struct {
-		name, header string
-		verify       func(credential string) (*auth.Principal, error)
-	}{
-		{"ServiceKey", "X-Service-Key", func(s string) (*auth.Principal, error) { return a.Keys.Verify(r.Context(), db.KeyTypeService, s) }},
-		{"ClientKey", "X-Client-Key", func(s string) (*auth.Principal, error) { return a.Keys.Verify(r.Context(), db.KeyTypeClient, s) }},
-		{"BearerAuth", "Authorization", func(s string) (*auth.Principal, error) {
-			kind, token, _ := strings.Cut(s, " ")
-			if !strings.EqualFold(kind, "Bearer") || token == "" {
-				return nil, auth.ErrInvalidCredentials.Msgf("the Authorization header must have the form Bearer <token>")
-			}
-			return a.Tokens.Verify(r.Context(), strings.TrimSpace(token))
-		}},
-	} {
-		for _, value := range r.Header.Values(scheme.header) {
-			found = append(found, func() (*auth.Principal, error) {
-				if !takesScheme(takes, scheme.name) {
-					return nil, auth.ErrInvalidCredentials.Msgf("%s is no credential for this operation", scheme.header).WithHint(credentialHint(takes))
-				}
-				return scheme.verify(value)
-			})
-		}
-	}
+	found := credentials(r)
 	switch len(found) {
 	case 0:
 		return nil, auth.ErrMissingCredentials.WithHint(credentialHint(takes))
 	case 1:
-		return found[0]()
+	default:
+		return nil, fault.Validation("send one credential, not %d", len(found))
 	}
-	return nil, fault.Validation("send one credential, not %d", len(found))
+	c := found[0]
+	if !takesScheme(takes, c.scheme) {
+		return nil, auth.ErrInvalidCredentials.Msgf("%s is no credential for this operation", c.header).WithHint(credentialHint(takes))
+	}
+	switch c.scheme {
+	case "ServiceKey":
+		return a.Keys.Verify(r.Context(), db.KeyTypeService, c.secret)
+	case "ClientKey":
+		return a.Keys.Verify(r.Context(), db.KeyTypeClient, c.secret)
+	}
+	if c.secret == "" {
+		return nil, auth.ErrInvalidCredentials.Msgf("the Authorization header must have the form Bearer <token>")
+	}
+	return a.Tokens.Verify(r.Context(), c.secret)
 }
 
 func takesScheme(takes openapi3.SecurityRequirements, name string) bool {

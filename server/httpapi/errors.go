@@ -121,6 +121,10 @@ func (a *API) answer(c *gin.Context, status int, f *fault.Error) {
 	if f.Hint != "" {
 		body.Hint = &f.Hint
 	}
+	body.Fields = f.Fields
+	for _, reason := range f.Reasons {
+		body.Reasons = append(body.Reasons, api.ErrorReasons(reason))
+	}
 	c.JSON(status, body)
 }
 

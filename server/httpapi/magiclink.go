@@ -34,8 +34,12 @@ var linkPage = template.Must(template.New("link").Parse(linkPageText))
 // linkContent is what the page of a link shows: a button that posts the token, or what came of it.
 type linkContent struct {
 	Title, Text string
+	Problem     string // what was wrong with what was sent before; "" for nothing
 	Token       string // posted by the button; "" for no button
+	Action      string // where the button posts it
 	Button      string
+	Redirect    string // posted with the token; "" for none
+	Password    bool   // whether it asks for a password
 	Code        string // to be pasted into a program; "" for none
 	Style       template.CSS
 }
@@ -87,20 +91,27 @@ func (a *API) RequestMagicLink(ctx context.Context, r api.RequestMagicLinkReques
 // OpenMagicLink answers a program with the session, and a browser with a page that asks first.
 func (a *API) OpenMagicLink(ctx context.Context, r api.OpenMagicLinkRequestObject) (api.OpenMagicLinkResponseObject, error) {
 	if wantsJSON(ctx) {
-		body, err := a.verify(ctx, r.Params.Token, "")
+		body, err := a.verify(ctx, users.Proof{Token: r.Params.Token}, "")
 		return api.OpenMagicLink200JSONResponse{Body: body, Headers: api.OpenMagicLink200ResponseHeaders{CacheControl: noStore, ReferrerPolicy: "no-referrer"}}, err
 	}
 	noSniff(ctx)
 	link, err := a.Users.Look(ctx, r.Params.Token, clientOf(ctx))
+	content, ok := linkTexts[link.Purpose]
+	if err == nil && !ok {
+		err = users.ErrLinkExpired
+	}
+	if err == nil && r.Params.RedirectTo != nil {
+		link.RedirectTo = *r.Params.RedirectTo
+		err = a.Users.CheckRedirect(link.RedirectTo)
+	}
 	if err != nil {
 		if expired := a.expiredPage(ctx, err); expired != nil {
 			return api.OpenMagicLink401TextHTMLResponse{LinkExpiredTextHTMLResponse: *expired}, nil
 		}
 		return nil, err
 	}
-	content := linkTexts[link.Purpose]
 	content.Text = fmt.Sprintf(content.Text, link.Email)
-	content.Token = r.Params.Token
+	content.Token, content.Action, content.Redirect = r.Params.Token, "verify", value(r.Params.RedirectTo)
 	body, policy, err := page(content, link.RedirectTo)
 	if err != nil {
 		return nil, err
@@ -115,15 +126,15 @@ func (a *API) OpenMagicLink(ctx context.Context, r api.OpenMagicLinkRequestObjec
 func (a *API) VerifyMagicLink(ctx context.Context, r api.VerifyMagicLinkRequestObject) (api.VerifyMagicLinkResponseObject, error) {
 	headers := api.VerifyMagicLink200ResponseHeaders{CacheControl: noStore, ReferrerPolicy: "no-referrer"}
 	if r.JSONBody != nil {
-		body, err := a.verify(ctx, r.JSONBody.Token, value(r.JSONBody.CodeVerifier))
+		proof := users.Proof{Token: value(r.JSONBody.Token), Email: value(r.JSONBody.Email), Code: value(r.JSONBody.Code)}
+		body, err := a.verify(ctx, proof, value(r.JSONBody.CodeVerifier))
 		return api.VerifyMagicLink200JSONResponse{Body: body, Headers: headers}, err
 	}
-	if c, ok := ctx.(*gin.Context); ok && c.GetHeader("Sec-Fetch-Site") == "cross-site" {
-		// Another site would sign the browser in as somebody of its choice.
-		return nil, fault.New(fault.Forbidden, "access_denied", "the form is posted by this server's own page only")
+	if err := ownForm(ctx); err != nil {
+		return nil, err
 	}
 	noSniff(ctx)
-	redirect, code, err := a.Users.Exchange(ctx, r.FormdataBody.Token, clientOf(ctx))
+	redirect, code, err := a.Users.Exchange(ctx, r.FormdataBody.Token, r.FormdataBody.RedirectTo, clientOf(ctx))
 	if err != nil {
 		if expired := a.expiredPage(ctx, err); expired != nil {
 			return api.VerifyMagicLink401TextHTMLResponse{LinkExpiredTextHTMLResponse: *expired}, nil
@@ -143,8 +154,37 @@ func (a *API) VerifyMagicLink(ctx context.Context, r api.VerifyMagicLinkRequestO
 	return api.VerifyMagicLink200TextHTMLResponse{Body: body, ContentLength: int64(body.Len()), Headers: headers}, nil
 }
 
-func (a *API) verify(ctx context.Context, token, verifier string) (api.Session, error) {
-	session, err := a.Users.Verify(ctx, token, verifier, clientOf(ctx))
+// ExchangeCode gives an application the session for the code that a browser came with.
+func (a *API) ExchangeCode(ctx context.Context, r api.ExchangeCodeRequestObject) (api.ExchangeCodeResponseObject, error) {
+	session, err := a.Users.RedeemCode(ctx, r.Body.AuthCode, value(r.Body.CodeVerifier), clientOf(ctx))
+	if err != nil {
+		return nil, err
+	}
+	answer, err := newSession(session)
+	return api.ExchangeCode200JSONResponse{NewSessionJSONResponse: answer}, err
+}
+
+// ownForm returns an error for a form that a page of another site posts: it would sign the browser in as somebody of
+// that site's choice. Browsers say where a request comes from; Origin tells nothing, since pages without a referrer have
+// none.
+func ownForm(ctx context.Context) error {
+	c, ok := ctx.(*gin.Context)
+	if !ok {
+		return nil
+	}
+	switch c.GetHeader("Sec-Fetch-Site") {
+	case "cross-site", "same-site":
+	default:
+		origin := c.GetHeader("Origin")
+		if u, err := url.Parse(origin); origin == "" || origin == "null" || err == nil && u.Host == c.Request.Host {
+			return nil
+		}
+	}
+	return fault.New(fault.Forbidden, "access_denied", "the form is posted by this server's own page only")
+}
+
+func (a *API) verify(ctx context.Context, proof users.Proof, verifier string) (api.Session, error) {
+	session, err := a.Users.Verify(ctx, proof, verifier, clientOf(ctx))
 	if err != nil {
 		return api.Session{}, err
 	}
@@ -162,12 +202,17 @@ func (a *API) expiredPage(ctx context.Context, err error) *api.LinkExpiredTextHT
 		a.logError(c, err)
 		return nil
 	}
-	c.Header("Cache-Control", noStore)
-	c.Header("Content-Security-Policy", policy)
-	c.Header("Referrer-Policy", "no-referrer")
+	pageHeaders(c, policy)
 	return &api.LinkExpiredTextHTMLResponse{
 		Body: body, ContentLength: int64(body.Len()), Headers: api.LinkExpiredResponseHeaders{WWWAuthenticate: `Bearer realm="bough"`},
 	}
+}
+
+// pageHeaders are those of a page with a secret, where the contract does not have them.
+func pageHeaders(c *gin.Context, policy string) {
+	c.Header("Cache-Control", noStore)
+	c.Header("Content-Security-Policy", policy)
+	c.Header("Referrer-Policy", "no-referrer")
 }
 
 // noSniff keeps browsers from taking a page for something else.

@@ -166,6 +166,9 @@ func (a *API) tableCall(c *gin.Context) (*tables.Call, error) {
 			return nil, fault.Validation("send %s once, not %d times", name, n)
 		}
 	}
+	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return nil, fault.New(fault.UnsupportedMediaType, "unsupported_media_type", "a body with Content-Encoding: "+coding+" is not read here; send it as it is")
+	}
 	call := &tables.Call{
 		Dialect: c.MustGet(dialectKey).(*tables.Dialect), Principal: auth.FromContext(r.Context()),
 		Method: r.Method, Path: r.URL.EscapedPath(), Table: c.Param("table"), Function: c.Param("function"),

@@ -56,6 +56,13 @@ func TestAdministratorsManageUsers(t *testing.T) {
 	weak := "12345678"
 	diff(t, "weak password", "weak_password", update(400, user.ID, client.UpdateUserRequest{Password: &weak}).JSON400.Code)
 
+	// Another address: whoever had the old one is out.
+	moved, back := "moved@example.com", ada
+	before := signIn(t, s, ada, pass)
+	update(200, user.ID, client.UpdateUserRequest{Email: &moved})
+	diff(t, "a session after another address", 401, status(t, bearer(t, s, before)))
+	update(200, user.ID, client.UpdateUserRequest{Email: &back})
+
 	// Disabled: nothing works any more, at once; enabled again, a new sign-in does.
 	session := signIn(t, s, ada, pass)
 	key := must[*client.CreateKeyResponse](t, 201)(bearer(t, s, session).CreateKeyWithResponse(t.Context(),
@@ -70,7 +77,7 @@ func TestAdministratorsManageUsers(t *testing.T) {
 	diff(t, "token without a session", 401, status(t, s.User(t, user.ID)))
 	diff(t, "refresh of a disabled user", 401, refresh(t, s, session.RefreshToken).StatusCode())
 	refused := must[*client.SignInResponse](t, 403)(s.Client(t).SignInWithResponse(t.Context(), client.SignInRequest{Email: ada, Password: pass}))
-	diff(t, "sign-in of a disabled user", "user_disabled", refused.JSON403.Code)
+	diff(t, "sign-in of a disabled user", "user_banned", refused.JSON403.Code)
 	must[*client.SignInResponse](t, 401)(s.Client(t).SignInWithResponse(t.Context(), client.SignInRequest{Email: ada, Password: "wrong horse battery"}))
 	eventually(t, "the refusal of her key", func() bool {
 		r, err := byKey.ListBranchesWithResponse(t.Context(), nil)

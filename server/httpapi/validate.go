@@ -104,6 +104,9 @@ func queryParameters(route *routers.Route) []string {
 
 // checkBody looks at the media type before the body, and refuses what is not one JSON value.
 func checkBody(r *http.Request, body *openapi3.RequestBody) error {
+	if !body.Required && r.ContentLength == 0 {
+		return nil
+	}
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || body.Content[mediaType] == nil {
 		var accepted []string
@@ -198,7 +201,10 @@ func badRequest(err error) error {
 			}
 			where += part
 		}
-		return fault.Validation("%s", strings.TrimSpace(where+" "+reasonOf(schema)))
+		if where == "" {
+			return fault.Validation("%s", reasonOf(schema))
+		}
+		return fault.Field(where, "%s", reasonOf(schema))
 	}
 	if request != nil && request.Parameter != nil {
 		return fault.Validation("%s: %s", where, firstLine(textOf(request.Reason, request.Err)))

@@ -24,6 +24,8 @@ type Message struct {
 	Kind Kind
 	// Link is where the button leads; "" for mails without one.
 	Link string
+	// Code is what can be typed in place of following the link; "" for mails without one.
+	Code string
 	// Site is the address of the server, to say who writes.
 	Site string
 }
@@ -41,6 +43,7 @@ const (
 	MagicLink     Kind = "magic_link"
 	ConfirmSignUp Kind = "sign_up"
 	ConfirmEmail  Kind = "change_email"
+	ResetPassword Kind = "reset_password"
 	AccountExists Kind = "account_exists" // to who signs up though she has an account
 	EmailChanged  Kind = "email_changed"  // to the address that was
 )
@@ -64,6 +67,10 @@ var contents = map[Kind]content{
 	ConfirmEmail: {
 		"Confirm your new address", []string{"A user asked to have this address for her account instead of her old one."}, "Confirm the address",
 		"The link works once and for one day. If it was not you, ignore this mail: nothing changes without the link.",
+	},
+	ResetPassword: {
+		"Set a new password", []string{"Somebody, most likely you, wants to set a new password for the account with this address."}, "Set a new password",
+		"The link works once and for 15 minutes. If it was not you, ignore this mail: nothing changes without the link.",
 	},
 	AccountExists: {
 		"You already have an account", []string{
@@ -119,7 +126,7 @@ func compose(from string, m Message) (*gomail.Msg, error) {
 	return msg, nil
 }
 
-// Outbox is the mailbox for development: each mail becomes a file, and a line in the log with its link.
+// Outbox is the mailbox for development: each mail becomes a file and a line in the log, which at level debug has its link.
 type Outbox struct {
 	From string
 	Dir  string
@@ -149,6 +156,8 @@ func (o *Outbox) Send(_ context.Context, m Message) error {
 	if err := os.Rename(partial, path); err != nil {
 		return fmt.Errorf("writing a mail: %w", err)
 	}
-	o.Log.Info("a mail was put into the outbox, since no SMTP server is configured", "to", m.To, "kind", m.Kind, "file", path, "link", m.Link)
+	// The link is as good as a password, and logs are read by more people than mails.
+	o.Log.Info("a mail was put into the outbox, since no SMTP server is configured", "to", m.To, "subject", contents[m.Kind].Subject, "file", path)
+	o.Log.Debug("the mail's secrets", "file", path, "link", m.Link, "code", m.Code)
 	return nil
 }

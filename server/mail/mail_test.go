@@ -128,7 +128,7 @@ func startSMTP(t *testing.T, implicit, withTLS bool) (s *smtpServer, port int, r
 const link = "https://bough.example/api/v1/auth/magiclink/verify?token=bough_ml_abc&x=<y>"
 
 func message(kind mail.Kind) mail.Message {
-	return mail.Message{To: "ada@example.com", Kind: kind, Link: link, Site: "https://bough.example"}
+	return mail.Message{To: "ada@example.com", Kind: kind, Link: link, Code: "417302", Site: "https://bough.example"}
 }
 
 // parts returns the parts of a mail by their media type.
@@ -258,8 +258,12 @@ func TestOutbox(t *testing.T) {
 			t.Errorf("%s:\n%s", name, body["text/plain"])
 		}
 	}
-	if !strings.Contains(log.String(), "bough_ml_abc") {
-		t.Errorf("the log does not show the link: %s", log.String())
+	if strings.Contains(log.String(), "bough_ml_abc") || strings.Contains(log.String(), "417302") || !strings.Contains(log.String(), "ada@example.com") {
+		t.Errorf("the log shows a secret, or not who got a mail: %s", log.String())
+	}
+	box.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	if err := box.Send(t.Context(), message(mail.MagicLink)); err != nil || !strings.Contains(log.String(), "bough_ml_abc") {
+		t.Errorf("the log at level debug does not show the link: %s (%v)", log.String(), err)
 	}
 	for _, to := range []string{"", "no address", "a@b\r\nBcc: c@d", "a@b, c@d"} {
 		m := message(mail.MagicLink)

@@ -13,10 +13,19 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
-// MaxLength is the longest password, in characters.
-const MaxLength = 128
+// MaxLength is the longest password, in bytes.
+const MaxLength = 1024
 
-// ErrWeak is the error of a password that is not good enough; its message says why.
+// Reasons for which a password is not good enough.
+const (
+	ReasonLength     = "length"
+	ReasonCharacters = "characters"
+	ReasonCommon     = "common"
+	ReasonEmail      = "email"
+	ReasonSequence   = "sequence"
+)
+
+// ErrWeak is the error of a password that is not good enough; its message says why, its reasons all that is wrong.
 var ErrWeak = fault.New(fault.Invalid, "weak_password", "the password is too weak")
 
 //go:embed common.txt
@@ -33,25 +42,38 @@ var common = sync.OnceValue(func() map[string]bool {
 // Check returns ErrWeak unless the password has a good length and is not a common one, nor made from the user's address.
 func Check(password, email string, minLength int) error {
 	password = norm.NFC.String(password)
-	if n := utf8.RuneCountInString(password); n < minLength || n > MaxLength {
-		return ErrWeak.Msgf("the password must have %d to %d characters", minLength, MaxLength)
-	}
-	if !utf8.ValidString(password) || strings.ContainsFunc(password, unicode.IsControl) {
-		return ErrWeak.Msgf("the password has characters that cannot be typed")
-	}
 	lower := strings.ToLower(password)
 	core := reduce(lower)
 	local, domain, _ := strings.Cut(strings.ToLower(email), "@")
 	domain, _, _ = strings.Cut(domain, ".")
-	switch {
-	case common()[lower], common()[core], core == "":
-		return ErrWeak.Msgf("the password is one of the most common ones, or one with digits and signs around it")
-	case len(local) > 2 && (core == reduce(local) || lower == local), len(domain) > 2 && core == domain, lower == strings.ToLower(email):
-		return ErrWeak.Msgf("the password is made from the e-mail address")
-	case sequence(lower):
-		return ErrWeak.Msgf("the password is a repetition or a sequence")
+	var why string
+	var reasons []string
+	for _, rule := range []struct {
+		broken      bool
+		reason, why string
+	}{
+		{utf8.RuneCountInString(password) < minLength || len(password) > MaxLength, ReasonLength,
+			fmt.Sprintf("the password must have at least %d characters and at most %d bytes", minLength, MaxLength)},
+		{!utf8.ValidString(password) || strings.ContainsFunc(password, unicode.IsControl), ReasonCharacters,
+			"the password has characters that cannot be typed"},
+		{common()[lower] || common()[core] || core == "", ReasonCommon,
+			"the password is one of the most common ones, or one with digits and signs around it"},
+		{len(local) > 2 && (core == reduce(local) || lower == local) || len(domain) > 2 && core == domain || lower == strings.ToLower(email) && lower != "", ReasonEmail,
+			"the password is made from the e-mail address"},
+		{sequence(lower), ReasonSequence, "the password is a repetition or a sequence"},
+	} {
+		if !rule.broken {
+			continue
+		}
+		if why == "" {
+			why = rule.why
+		}
+		reasons = append(reasons, rule.reason)
 	}
-	return nil
+	if why == "" {
+		return nil
+	}
+	return ErrWeak.Msgf("%s", why).Because(reasons...)
 }
 
 var likeLetters = strings.NewReplacer("0", "o", "1", "l", "3", "e", "4", "a", "5", "s", "7", "t", "@", "a", "$", "s", "!", "i")

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"golang.org/x/crypto/argon2"
+	"golang.org/x/crypto/bcrypt"
 	"golang.org/x/text/unicode/norm"
 
 	"github.com/boughdb/bough/server/fault"
@@ -63,8 +64,12 @@ func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
 }
 
 // Verify reports whether the password is the one that was hashed, and whether the hash was made with other parameters
-// than new ones are. An empty hash is no password's, and finding that out takes as long.
+// than new ones are. An empty hash is no password's, and finding that out takes as long. Hashes by bcrypt, which other
+// systems keep, are verified too, and are always outdated.
 func (h *Hasher) Verify(ctx context.Context, password, hash string) (ok, outdated bool, err error) {
+	if strings.HasPrefix(hash, "$2") {
+		return h.verifyBcrypt(ctx, password, hash)
+	}
 	none := hash == ""
 	if none {
 		hash = h.dummy
@@ -81,19 +86,44 @@ func (h *Hasher) Verify(ctx context.Context, password, hash string) (ok, outdate
 	return ok, params != h.params, nil
 }
 
-func (h *Hasher) derive(ctx context.Context, password string, salt []byte, p Params, length int) ([]byte, error) {
+// Costs of a bcrypt hash that a sign-in may take: 15 is some seconds.
+const maxBcryptCost = 15
+
+func (h *Hasher) verifyBcrypt(ctx context.Context, password, hash string) (ok, outdated bool, err error) {
+	if cost, err := bcrypt.Cost([]byte(hash)); err != nil || cost > maxBcryptCost {
+		return false, false, errForm
+	}
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return false, false, err
+	}
+	defer leave()
+	// What made the hash knew no normal form: the password is taken as it was typed.
+	return bcrypt.CompareHashAndPassword([]byte(hash), []byte(password)) == nil, true, nil
+}
+
+// enter waits for its turn to hash; leave ends it.
+func (h *Hasher) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case h.queue <- struct{}{}:
 	default:
 		return nil, ErrBusy
 	}
-	defer func() { <-h.queue }()
 	select {
 	case h.slots <- struct{}{}:
+		return func() { <-h.slots; <-h.queue }, nil
 	case <-ctx.Done():
+		<-h.queue
 		return nil, ctx.Err()
 	}
-	defer func() { <-h.slots }()
+}
+
+func (h *Hasher) derive(ctx context.Context, password string, salt []byte, p Params, length int) ([]byte, error) {
+	leave, err := h.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
 	// The same characters can be written in several ways, and keyboards differ in which they send.
 	return argon2.IDKey([]byte(norm.NFC.String(password)), salt, p.Iterations, p.MemoryKiB, p.Parallelism, uint32(length)), nil
 }

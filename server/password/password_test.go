@@ -7,6 +7,10 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/crypto/bcrypt"
+
+	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/password"
 )
 
@@ -94,9 +98,10 @@ func TestCheck(t *testing.T) {
 		{"xkz9!mvw", ""},
 		{"Über die Brücke", ""},
 		{"日本語のパスワード長", ""},
-		{strings.Repeat("ab cd ef", 16), ""},
-		{"short1!", "8 to 128"},
-		{strings.Repeat("xy z1", 26), "8 to 128"},
+		{strings.Repeat("ab cd ef", 128), ""},
+		{"short1!", "at least 8"},
+		{strings.Repeat("xy z1", 205), "at most 1024"},
+		{strings.Repeat("é è ", 180), "at most 1024"},
 		{"password", "common"},
 		{"Password1", "common"},
 		{"P@ssw0rd!", "common"},
@@ -123,6 +128,44 @@ func TestCheck(t *testing.T) {
 		}
 		if !errors.Is(err, password.ErrWeak) || !strings.Contains(err.Error(), tc.why) {
 			t.Errorf("%q: %v, want %q", tc.password, err, tc.why)
+		}
+	}
+}
+
+// All that is wrong is named, the first in words.
+func TestReasons(t *testing.T) {
+	t.Parallel()
+	for in, want := range map[string][]string{
+		"abc": {"length", "sequence"}, "12345678": {"common", "sequence"}, "a\x00a": {"length", "characters"}, "lovelace1": {"email"},
+	} {
+		var f *fault.Error
+		if err := password.Check(in, "lovelace@example.com", 8); !errors.As(err, &f) {
+			t.Errorf("%q: %v", in, err)
+			continue
+		}
+		if diff := cmp.Diff(want, f.Reasons); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", in, diff)
+		}
+	}
+}
+
+// Hashes that other systems keep are taken over.
+func TestBcrypt(t *testing.T) {
+	t.Parallel()
+	h := password.NewHasher(cheap, 2, 10)
+	hash, err := bcrypt.GenerateFromPassword([]byte("correct horse battery"), bcrypt.MinCost)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for in, want := range map[string]bool{"correct horse battery": true, "wrong horse battery": false, "": false} {
+		ok, outdated, err := h.Verify(t.Context(), in, string(hash))
+		if err != nil || ok != want || !outdated {
+			t.Errorf("%q: %v, outdated %v, %v", in, ok, outdated, err)
+		}
+	}
+	for _, bad := range []string{"$2", "$2a$31$" + string(hash[7:]), "$2x"} {
+		if _, _, err := h.Verify(t.Context(), "x", bad); err == nil {
+			t.Errorf("%s is taken for a hash", bad)
 		}
 	}
 }

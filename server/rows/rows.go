@@ -26,6 +26,10 @@ type Session struct {
 	// Unnamed does without prepared statements, for servers behind a pooler that gives each transaction another
 	// connection.
 	Unnamed bool
+	// Schema identifies the catalog that the statements were compiled against. Statements that were prepared under
+	// another one are not used: PostgreSQL plans them again when a table changes, but keeps the types that it gave their
+	// parameters, so that values would be read as what a column once was.
+	Schema string
 }
 
 // Setting is a configuration parameter and its value for one transaction.

@@ -17,6 +17,7 @@ const idle = 'I'
 type state struct {
 	conn     *pgconn.PgConn
 	cache    cache
+	schema   string // that the statements were prepared under
 	serial   uint64 // of the transaction
 	busy     bool
 	watch    watch
@@ -94,6 +95,12 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrLost)
 // compose encodes the messages of a batch.
 func (st *state) compose(b batch) error {
 	st.out, st.requests = st.out[:0], st.requests[:0]
+	if b.session != nil && b.session.Schema != st.schema {
+		st.schema = b.session.Schema
+		for _, p := range st.cache.entries {
+			st.cache.drop(p)
+		}
+	}
 	st.closes = len(st.cache.closing)
 	for _, name := range st.cache.closing {
 		var err error

@@ -95,6 +95,9 @@ func (r *request) planCall() (*plan, error) {
 			return h, nil
 		}
 		if shape != compile.Rows && shape != compile.ScalarSet {
+			if !r.Dialect.RecordPaths {
+				h.ContentRange = contentRange(0, 1, nil) // as PostgREST counts it
+			}
 			return h, nil
 		}
 		if res != nil && total == nil && r.prefer.Count == query.CountExact {

@@ -101,7 +101,7 @@ func (r *request) context() compile.Context {
 
 // session is what the request's statements run under.
 func (r *request) session() *rows.Session {
-	s := &rows.Session{Role: r.role, Settings: make([]rows.Setting, 0, 8)}
+	s := &rows.Session{Role: r.role, Schema: r.schema.Version, Settings: make([]rows.Setting, 0, 8)}
 	set := func(name, value string) { s.Settings = append(s.Settings, rows.Setting{Name: name, Value: value}) }
 	set("request.jwt.claims", r.claims)
 	set("request.method", r.Method)

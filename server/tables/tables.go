@@ -190,7 +190,7 @@ func (r *request) outdated(err error) bool {
 		return false
 	}
 	switch sqlState(err) {
-	case "42703", "42P01", "42883", "42704", "0A000", "42P10":
+	case "42703", "42P01", "42804", "42883", "42704", "0A000", "42P10":
 		return true
 	}
 	return false

@@ -74,10 +74,15 @@ func (r *request) planWrite(w *writing, st, read *compile.Statement) *plan {
 	case compile.ReturnMinimal:
 	}
 	limited := r.prefer.Handling == query.HandlingStrict && (r.prefer.MaxAffected != nil || r.prefer.MinAffected != nil)
-	single := p.form.single && !r.Dialect.RecordPaths || p.form.media.Kind == query.MediaObject
+	single := w.form.media.Kind == query.MediaObject
 	if limited || single {
-		// The sink objects to another number of rows than one before anything is committed.
-		p.decide = func(res *rows.Result) error { return r.affectedLimits(res.Affected) }
+		// The sink objects to another number of rows than one before anything is committed; without one it is done here.
+		p.decide = func(res *rows.Result) error {
+			if single && w.ret != compile.ReturnRepresentation && res.Affected != 1 {
+				return notSingle(res.Affected)
+			}
+			return r.affectedLimits(res.Affected)
+		}
 	}
 	p.head = func(res *rows.Result, _ *int64, body []byte) (*Head, error) { return r.writeHead(w, st, res) }
 	return p
@@ -92,12 +97,7 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 	if r.Key != nil && res.Affected == 0 {
 		return nil, r.absent()
 	}
-	if r.prefer.Count == query.CountExact {
-		n := res.Affected
-		h.ContentRange = contentRange(0, n, &n)
-	} else if r.Method != methodPost && w.ret == compile.ReturnRepresentation && r.Key == nil {
-		h.ContentRange = contentRange(0, res.Affected, nil)
-	}
+	h.ContentRange = r.writtenRange(w, res.Affected)
 	if w.created && (insertedAny(st, res) || r.createdNone(res)) {
 		h.Outcome = Created
 		if res.Affected == 1 {
@@ -119,6 +119,24 @@ func (r *request) writeHead(w *writing, st *compile.Statement, res *rows.Result)
 		}
 	}
 	return h, nil
+}
+
+// writtenRange is the Content-Range of a write's answer. PostgREST's tells the range of an update only, whatever is
+// returned, and nothing of a PUT.
+func (r *request) writtenRange(w *writing, n int64) string {
+	var total *int64
+	if r.prefer.Count == query.CountExact {
+		total = &n
+	}
+	switch {
+	case r.Dialect.RecordPaths && (total != nil || r.Method != methodPost && w.ret == compile.ReturnRepresentation && r.Key == nil):
+		return contentRange(0, n, total)
+	case r.Dialect.RecordPaths || r.Method == methodPut:
+		return ""
+	case r.Method == methodPatch:
+		return contentRange(0, n, total)
+	}
+	return contentRange(0, 0, total)
 }
 
 // createdNone reports whether a POST that made no record is answered as if it had: PostgREST tells them apart for

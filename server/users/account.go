@@ -68,12 +68,18 @@ func (s *Service) UpdateCurrent(ctx context.Context, p *auth.Principal, change A
 		}
 	}
 	if email != nil {
+		if err := s.free(ctx, *email); err != nil {
+			return user, err
+		}
 		if err := s.takeMail(ctx, *email, c); err != nil {
 			return user, err
 		}
 	}
 	var hash *string
 	if change.Password != nil {
+		if err := s.differs(ctx, user, *change.Password); err != nil {
+			return user, err
+		}
 		made, err := s.hasher.Hash(ctx, *change.Password)
 		if err != nil {
 			return user, err
@@ -89,7 +95,8 @@ func (s *Service) UpdateCurrent(ctx context.Context, p *auth.Principal, change A
 		if (email != nil || hash != nil) && value(user.PasswordHash) != value(proved.PasswordHash) {
 			return ErrInvalidLogin // it was changed since it was shown to be known
 		}
-		params := db.UpdateUserParams{ID: p.ID, NewEmail: email, PasswordHash: hash}
+		// With a new password ends whatever somebody who knew the old one asked for.
+		params := db.UpdateUserParams{ID: p.ID, NewEmail: email, CancelNewEmail: hash != nil, PasswordHash: hash}
 		if change.UserMetadata != nil {
 			if params.UserMetadata, err = mergeMetadata("user_metadata", user.UserMetadata, change.UserMetadata); err != nil {
 				return err
@@ -103,20 +110,52 @@ func (s *Service) UpdateCurrent(ctx context.Context, p *auth.Principal, change A
 			if err != nil {
 				return err
 			}
+			if err := q.CancelMailTokens(ctx, db.CancelMailTokensParams{UserID: p.ID, Email: user.Email}); err != nil {
+				return fmt.Errorf("cancelling links: %w", err)
+			}
 		}
 		if email == nil {
 			return nil
 		}
-		return s.queueLinkIn(ctx, tx, q, db.InsertMailTokenParams{
+		_, err = s.queueLinkIn(ctx, tx, q, db.InsertMailTokenParams{
 			Purpose: db.MailPurposeChangeEmail, Email: *email, UserID: &user.ID, UserMetadata: []byte("{}"), RedirectTo: change.RedirectTo,
 			LifetimeSeconds: confirmLifetime.Seconds(),
 		})
+		return err
 	})
 	if err != nil {
 		return user, err
 	}
 	s.revoke(ended)
 	return user, nil
+}
+
+// free returns ErrEmailExists for an address that has an account. Where addresses must be confirmed, who has one is a
+// secret: there its owner is told by mail instead.
+func (s *Service) free(ctx context.Context, email string) error {
+	if s.cfg.RequireVerification {
+		return nil
+	}
+	_, err := db.New(s.pool).GetUserByEmail(ctx, email)
+	switch {
+	case err == nil:
+		return ErrEmailExists
+	case none(err):
+		return nil
+	}
+	return fmt.Errorf("looking up a user: %w", err)
+}
+
+// differs returns ErrSamePassword for the password that the user has.
+func (s *Service) differs(ctx context.Context, user User, pass string) error {
+	if user.PasswordHash == nil {
+		return nil
+	}
+	same, _, err := s.hasher.Verify(ctx, pass, *user.PasswordHash)
+	if err == nil && same {
+		return ErrSamePassword
+	}
+	return err
 }
 
 // prove returns an error unless whoever has the access token shows that it is the user: by the password, or by having

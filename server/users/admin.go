@@ -95,7 +95,7 @@ func (s *Service) Create(ctx context.Context, p *auth.Principal, change Change) 
 		return User{}, err
 	}
 	if email == nil {
-		return User{}, fault.Validation("email is required")
+		return User{}, fault.Field("email", "is required")
 	}
 	params := db.InsertUserParams{
 		ID: newID(), Email: *email, EmailVerified: change.EmailVerified == nil || *change.EmailVerified, PasswordHash: hash, Role: db.UserRoleAuthenticated,
@@ -140,7 +140,8 @@ func (s *Service) Update(ctx context.Context, p *auth.Principal, id uuid.UUID, c
 		if err != nil {
 			return err
 		}
-		params := db.UpdateUserParams{ID: id, Email: email, PasswordHash: hash, Role: change.Role, EmailVerified: change.EmailVerified, Disabled: change.Disabled}
+		params := db.UpdateUserParams{ID: id, Email: email, PasswordHash: hash, Role: change.Role, EmailVerified: change.EmailVerified, Disabled: change.Disabled,
+			CancelNewEmail: hash != nil || email != nil || shut}
 		if change.UserMetadata != nil {
 			if params.UserMetadata, err = mergeMetadata("user_metadata", before.UserMetadata, change.UserMetadata); err != nil {
 				return err
@@ -158,7 +159,12 @@ func (s *Service) Update(ctx context.Context, p *auth.Principal, id uuid.UUID, c
 		if err != nil {
 			return fmt.Errorf("updating a user: %w", err)
 		}
-		if user.Role != before.Role || hash != nil || shut {
+		if hash != nil || email != nil || shut {
+			if err := q.CancelMailTokens(ctx, db.CancelMailTokensParams{UserID: id, Email: before.Email}); err != nil {
+				return fmt.Errorf("cancelling links: %w", err)
+			}
+		}
+		if user.Role != before.Role || user.Email != before.Email || hash != nil || shut {
 			if ended, err = s.end(ctx, q, db.EndSessionsParams{UserID: id}); err != nil {
 				return err
 			}

@@ -25,13 +25,14 @@ var (
 	signInPair    = limit{"sign-in to an account from a network", 10, time.Minute}
 	signInAccount = limit{"sign-in to an account", 100, 36 * time.Second}
 	signUpNetwork = limit{"sign-up from a network", 10, time.Minute}
+	mailMinute    = limit{"mail to an address in a minute", 1, time.Minute}
 	mailAddress   = limit{"mail to an address", 5, 12 * time.Minute}
 	mailNetwork   = limit{"mail from a network", 20, time.Minute}
 	otherNetwork  = limit{"other from a network", 300, 200 * time.Millisecond}
 )
 
 // ErrRateLimited is the error of too many attempts.
-var ErrRateLimited = fault.New(fault.RateLimited, "rate_limited", "too many attempts")
+var ErrRateLimited = fault.New(fault.RateLimited, "too_many_attempts", "too many attempts")
 
 func (l limit) key(of string) []byte {
 	hash := sha256.Sum256([]byte(l.name + "\x00" + of))
@@ -68,14 +69,20 @@ func (s *Service) takeSignIn(ctx context.Context, email string, c Client) error 
 	if !s.cfg.RateLimit {
 		return nil
 	}
-	known, err := db.New(s.pool).KnowsNetwork(ctx, db.KnowsNetworkParams{Email: email, Network: network})
-	if err != nil {
-		return fmt.Errorf("looking for earlier sign-ins: %w", err)
-	}
-	if known {
-		return nil
+	known, err := s.knows(ctx, db.New(s.pool), email, c)
+	if known || err != nil {
+		return err
 	}
 	return s.take(ctx, signInAccount, email)
+}
+
+// knows reports whether the owner of the address signed in from the client's network not long ago.
+func (s *Service) knows(ctx context.Context, q *db.Queries, email string, c Client) (bool, error) {
+	known, err := q.KnowsNetwork(ctx, db.KnowsNetworkParams{Email: email, Network: c.network()})
+	if err != nil {
+		return false, fmt.Errorf("looking for earlier sign-ins: %w", err)
+	}
+	return known, nil
 }
 
 // signedIn forgets the attempts of somebody who knew the password after all.
@@ -85,10 +92,25 @@ func (s *Service) signedIn(ctx context.Context, email string, c Client) {
 	}
 }
 
-// takeMail counts a mail that is asked for.
+// takeMail counts a mail that is asked for. A network that the owner of the address signed in from has a count of its
+// own, so that strangers cannot use up what she is entitled to.
 func (s *Service) takeMail(ctx context.Context, email string, c Client) error {
+	if !s.cfg.RateLimit {
+		return nil
+	}
 	if err := s.take(ctx, mailNetwork, c.network()); err != nil {
 		return err
 	}
-	return s.take(ctx, mailAddress, email)
+	known, err := s.knows(ctx, db.New(s.pool), email, c)
+	if err != nil {
+		return err
+	}
+	of := email
+	if known {
+		of += "\x00" + c.network()
+	}
+	if err := s.take(ctx, mailMinute, of); err != nil {
+		return err
+	}
+	return s.take(ctx, mailAddress, of)
 }

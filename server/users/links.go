@@ -6,16 +6,12 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"fmt"
-	"net/url"
-	"path"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/db"
-	"github.com/boughdb/bough/server/fault"
 	boughmail "github.com/boughdb/bough/server/mail"
 )
 
@@ -46,24 +42,31 @@ func (s *Service) RequestMagicLink(ctx context.Context, params MagicLinkParams, 
 	if err := s.takeMail(ctx, email, c); err != nil {
 		return err
 	}
-	return s.queueLink(ctx, db.InsertMailTokenParams{
+	_, err = s.queueLink(ctx, db.InsertMailTokenParams{
 		Purpose: db.MailPurposeMagicLink, Email: email, CreateUser: params.CreateUser && s.cfg.SignUp, UserMetadata: []byte("{}"),
 		RedirectTo: params.RedirectTo, CodeChallenge: params.CodeChallenge, LifetimeSeconds: linkLifetime.Seconds(),
 	})
+	return err
 }
 
 // queueLink stores what a link is for and leaves the mail to a worker, which makes the token: so the token exists in the
 // mail alone, and the answer takes no longer for an address that gets one.
-func (s *Service) queueLink(ctx context.Context, params db.InsertMailTokenParams) error {
-	return s.inTx(ctx, func(tx pgx.Tx, q *db.Queries) error { return s.queueLinkIn(ctx, tx, q, params) })
+func (s *Service) queueLink(ctx context.Context, params db.InsertMailTokenParams) (db.MailToken, error) {
+	var row db.MailToken
+	err := s.inTx(ctx, func(tx pgx.Tx, q *db.Queries) (err error) {
+		row, err = s.queueLinkIn(ctx, tx, q, params)
+		return err
+	})
+	return row, err
 }
 
-func (s *Service) queueLinkIn(ctx context.Context, tx pgx.Tx, q *db.Queries, params db.InsertMailTokenParams) error {
+func (s *Service) queueLinkIn(ctx context.Context, tx pgx.Tx, q *db.Queries, params db.InsertMailTokenParams) (db.MailToken, error) {
 	params.ID = newID()
-	if _, err := q.InsertMailToken(ctx, params); err != nil {
-		return fmt.Errorf("inserting a link: %w", err)
+	row, err := q.InsertMailToken(ctx, params)
+	if err != nil {
+		return row, fmt.Errorf("inserting a link: %w", err)
 	}
-	return s.enqueue(ctx, tx, mailArgs{LinkID: &params.ID})
+	return row, s.enqueue(ctx, tx, mailArgs{LinkID: &params.ID})
 }
 
 // Link is what can be known of a link without redeeming it.
@@ -88,14 +91,29 @@ func (s *Service) Look(ctx context.Context, token string, c Client) (Link, error
 	return Link{row.Purpose, row.Email, value(row.RedirectTo)}, nil
 }
 
-// Verify redeems a link's token, or the code that a browser got for it, and signs in. verifier is PKCE's, "" for none.
-func (s *Service) Verify(ctx context.Context, token, verifier string, c Client) (*Session, error) {
-	if err := s.take(ctx, otherNetwork, c.network()); err != nil {
+// Verify redeems a mail's link or code, or the code that a browser got for a link, and signs in. verifier is PKCE's, ""
+// for none.
+func (s *Service) Verify(ctx context.Context, proof Proof, verifier string, c Client) (*Session, error) {
+	purposes := signInPurposes
+	if proof.Token != "" {
+		purposes = linkPurposes
+	}
+	return s.verify(ctx, proof, verifier, c, purposes)
+}
+
+// RedeemCode redeems the code that a browser got for a link, and nothing else.
+func (s *Service) RedeemCode(ctx context.Context, code, verifier string, c Client) (*Session, error) {
+	return s.verify(ctx, Proof{Token: code}, verifier, c, []db.MailPurpose{db.MailPurposeExchange})
+}
+
+func (s *Service) verify(ctx context.Context, proof Proof, verifier string, c Client, purposes []db.MailPurpose) (*Session, error) {
+	spend, err := s.examine(ctx, proof, c, purposes)
+	if err != nil {
 		return nil, err
 	}
 	var ended []uuid.UUID
 	session, err := s.open(ctx, db.SignInMethodMagicLink, c, func(tx pgx.Tx, q *db.Queries) (User, error) {
-		row, user, gone, err := s.redeem(ctx, tx, q, token)
+		row, user, gone, err := s.redeem(ctx, tx, q, spend, c)
 		if err != nil {
 			return user, err
 		}
@@ -116,9 +134,14 @@ func (s *Service) Verify(ctx context.Context, token, verifier string, c Client) 
 }
 
 // Exchange redeems a link's token in a browser: for a code, which the application that sent the browser redeems by
-// Verify. It returns where the browser goes, "" when the link says nothing about that, and the code.
-func (s *Service) Exchange(ctx context.Context, token string, c Client) (redirect, code string, err error) {
-	if err := s.take(ctx, otherNetwork, c.network()); err != nil {
+// RedeemCode. redirect takes the place of the link's own, unless it is nil. It returns where the browser goes, "" when
+// nothing says that, and the code.
+func (s *Service) Exchange(ctx context.Context, token string, redirect *string, c Client) (location, code string, err error) {
+	if err := s.checkRedirect(redirect); err != nil {
+		return "", "", err
+	}
+	spend, err := s.examine(ctx, Proof{Token: token}, c, signInPurposes)
+	if err != nil {
 		return "", "", err
 	}
 	code, hash := newSecret(linkPrefix)
@@ -127,12 +150,10 @@ func (s *Service) Exchange(ctx context.Context, token string, c Client) (redirec
 	err = s.inTx(ctx, func(tx pgx.Tx, q *db.Queries) error {
 		var user User
 		var err error
-		row, user, ended, err = s.redeem(ctx, tx, q, token)
+		row, user, ended, err = s.redeem(ctx, tx, q, spend, c)
 		switch {
 		case err != nil:
 			return err
-		case row.Purpose == db.MailPurposeExchange:
-			return ErrLinkExpired
 		case user.DisabledAt != nil:
 			return ErrDisabled
 		}
@@ -146,37 +167,33 @@ func (s *Service) Exchange(ctx context.Context, token string, c Client) (redirec
 		return "", "", err
 	}
 	s.revoke(ended)
-	if row.RedirectTo == nil {
+	if redirect == nil {
+		redirect = row.RedirectTo
+	}
+	if redirect == nil {
 		return "", code, nil
 	}
-	u, err := url.Parse(*row.RedirectTo)
-	if err != nil {
-		return "", "", fmt.Errorf("reading a redirect that was checked before: %w", err)
-	}
-	query := u.Query()
-	query.Set("code", code)
-	u.RawQuery = query.Encode()
-	return u.String(), code, nil
+	location, err = withQuery(*redirect, "code", code)
+	return location, code, err
 }
 
 // redeem spends a token and does what it is for. It returns the user, and the sessions that ended by it.
-func (s *Service) redeem(ctx context.Context, tx pgx.Tx, q *db.Queries, token string) (db.MailToken, User, []uuid.UUID, error) {
+func (s *Service) redeem(ctx context.Context, tx pgx.Tx, q *db.Queries, spend spender, c Client) (db.MailToken, User, []uuid.UUID, error) {
 	var user User
-	row, err := q.SpendMailToken(ctx, hashOf(token))
-	if none(err) {
-		return row, user, nil, ErrLinkExpired
-	}
+	row, err := spend(ctx, q)
 	if err != nil {
-		return row, user, nil, fmt.Errorf("spending a link: %w", err)
+		return row, user, nil, err
 	}
 	var ended []uuid.UUID
 	switch row.Purpose {
 	case db.MailPurposeMagicLink, db.MailPurposeSignUp:
-		user, ended, err = s.arrive(ctx, q, row)
+		user, ended, err = s.arrive(ctx, q, row, c)
 	case db.MailPurposeChangeEmail:
 		user, ended, err = s.changeEmail(ctx, tx, q, row)
 	case db.MailPurposeExchange:
 		user, err = q.LockUser(ctx, *row.UserID)
+	default:
+		err = ErrLinkExpired
 	}
 	if none(err) {
 		err = ErrLinkExpired
@@ -185,11 +202,15 @@ func (s *Service) redeem(ctx context.Context, tx pgx.Tx, q *db.Queries, token st
 }
 
 // arrive finds or makes the user whose mailbox a link came from.
-func (s *Service) arrive(ctx context.Context, q *db.Queries, row db.MailToken) (User, []uuid.UUID, error) {
+func (s *Service) arrive(ctx context.Context, q *db.Queries, row db.MailToken, c Client) (User, []uuid.UUID, error) {
 	signUp := row.Purpose == db.MailPurposeSignUp
 	if signUp || row.CreateUser {
+		id := newID()
+		if signUp {
+			id = row.ID // which the answer to the sign-up named
+		}
 		user, err := q.InsertUser(ctx, db.InsertUserParams{
-			ID: newID(), Email: row.Email, EmailVerified: true, PasswordHash: row.PasswordHash, Role: db.UserRoleAuthenticated,
+			ID: id, Email: row.Email, EmailVerified: true, PasswordHash: row.PasswordHash, Role: db.UserRoleAuthenticated,
 			UserMetadata: row.UserMetadata, AppMetadata: []byte("{}"),
 		})
 		if !none(err) {
@@ -204,11 +225,22 @@ func (s *Service) arrive(ctx context.Context, q *db.Queries, row db.MailToken) (
 	if signUp && !unverified {
 		return user, nil, ErrLinkExpired // the address has an account by now
 	}
-	// Whoever made an unconfirmed account need not be who has the mailbox: where that counts, her password and her
-	// sessions end here.
+	// Whoever made an unconfirmed account need not be who has the mailbox: her password and her sessions end here. Where
+	// addresses need not be confirmed, the owner herself has such an account; it shows by the network that she is the one
+	// who signed up, and then she keeps her password.
 	replace := signUp || unverified && s.cfg.RequireVerification
-	params := db.VerifyEmailParams{ID: user.ID, Replace: replace, PasswordHash: row.PasswordHash, UserMetadata: row.UserMetadata}
-	if user, err = q.VerifyEmail(ctx, params); err != nil || !replace {
+	replacePassword := replace
+	if unverified && !replace {
+		known, err := s.knows(ctx, q, user.Email, c)
+		if err != nil {
+			return user, nil, err
+		}
+		replacePassword = !known
+	}
+	user, err = q.VerifyEmail(ctx, db.VerifyEmailParams{
+		ID: user.ID, ReplacePassword: replacePassword, PasswordHash: row.PasswordHash, ReplaceMetadata: replace, UserMetadata: row.UserMetadata,
+	})
+	if err != nil || !replacePassword {
 		return user, nil, err
 	}
 	ended, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
@@ -237,55 +269,4 @@ func (s *Service) changeEmail(ctx context.Context, tx pgx.Tx, q *db.Queries, row
 	}
 	ended, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
 	return user, ended, err
-}
-
-// checkRedirect returns ErrRedirect unless the URL is on the list. An entry that ends in /* stands for all paths below.
-func (s *Service) checkRedirect(raw *string) error {
-	if raw == nil {
-		return nil
-	}
-	u, err := parseRedirect(*raw)
-	if err != nil {
-		return ErrRedirect
-	}
-	for _, entry := range s.cfg.RedirectURLs {
-		prefix, below := strings.CutSuffix(entry, "*")
-		allowed, err := parseRedirect(prefix)
-		if err != nil || allowed.Scheme != u.Scheme || allowed.Host != u.Host {
-			continue
-		}
-		if u.Path == allowed.Path && !below && u.RawQuery == allowed.RawQuery || below && strings.HasPrefix(u.Path, allowed.Path) {
-			return nil
-		}
-	}
-	return ErrRedirect
-}
-
-// CheckRedirectEntry says what is wrong with an entry of the list.
-func CheckRedirectEntry(entry string) error {
-	prefix, below := strings.CutSuffix(entry, "*")
-	u, err := parseRedirect(prefix)
-	if err != nil || strings.Contains(prefix, "*") || below && (!strings.HasSuffix(u.Path, "/") || u.RawQuery != "") {
-		return fmt.Errorf("%q must be a URL, or one that ends in /* for all paths below it", entry)
-	}
-	return nil
-}
-
-// parseRedirect reads a URL in the one form that browsers and this program see the same way.
-func parseRedirect(raw string) (*url.URL, error) {
-	u, err := url.Parse(raw)
-	switch {
-	case err != nil:
-		return nil, err
-	case u.Scheme == "" || u.Opaque != "" || u.User != nil || u.Fragment != "" || strings.Contains(raw, "#"),
-		strings.ContainsAny(raw, "\\ \t\r\n") || u.RawPath != "",
-		(u.Scheme == "http" || u.Scheme == "https") && u.Host == "",
-		u.Path != "" && path.Clean(u.Path) != strings.TrimSuffix(u.Path, "/") && u.Path != "/":
-		return nil, fault.Validation("not a plain URL")
-	}
-	u.Host = strings.ToLower(u.Host)
-	if u.Path == "" {
-		u.Path = "/"
-	}
-	return u, nil
 }

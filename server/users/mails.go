@@ -88,19 +88,53 @@ func (s *Service) sendLink(ctx context.Context, id uuid.UUID) error {
 	m := boughmail.Message{To: row.Email, Kind: kind, Site: s.cfg.BaseURL}
 	if kind != boughmail.AccountExists {
 		token, hash := newSecret(linkPrefix)
-		n, err := q.SetMailTokenHash(ctx, db.SetMailTokenHashParams{ID: id, Hash: hash})
+		code, err := newCode()
+		if err != nil {
+			return err
+		}
+		codeHash, err := s.hasher.Hash(ctx, code)
+		if err != nil {
+			return err
+		}
+		n, err := q.SetMailTokenHash(ctx, db.SetMailTokenHashParams{ID: id, Hash: hash, CodeHash: &codeHash})
 		if err != nil {
 			return fmt.Errorf("storing a link: %w", err)
 		}
 		if n == 0 {
 			return nil
 		}
-		m.Link = s.cfg.BaseURL + "/api/v1/auth/magiclink/verify?" + url.Values{"token": {token}}.Encode()
+		if m.Link, err = s.linkTo(row, token); err != nil {
+			return err
+		}
+		m.Code = code
 	}
 	if err := s.mailer.Send(ctx, m); err != nil {
 		return errors.Join(err, ctx.Err())
 	}
 	return nil
+}
+
+// linkTo is where a mail's link leads. The page for a new password is the application's, where it asked for that.
+func (s *Service) linkTo(row db.MailToken, token string) (string, error) {
+	switch {
+	case row.Purpose != db.MailPurposeReset:
+		return s.cfg.BaseURL + "/api/v1/auth/magiclink/verify?" + url.Values{"token": {token}}.Encode(), nil
+	case row.RedirectTo == nil:
+		return s.cfg.BaseURL + "/api/v1/auth/password/confirm?" + url.Values{"token": {token}}.Encode(), nil
+	}
+	return withQuery(*row.RedirectTo, "token", token)
+}
+
+// withQuery sets a parameter of a URL's query.
+func withQuery(raw, name, value string) (string, error) {
+	u, err := url.Parse(raw)
+	if err != nil {
+		return "", fmt.Errorf("reading a redirect that was checked before: %w", err)
+	}
+	query := u.Query()
+	query.Set(name, value)
+	u.RawQuery = query.Encode()
+	return u.String(), nil
 }
 
 // kindOf decides which mail a request leads to; "" is none. Whoever asked does not learn it.
@@ -121,6 +155,11 @@ func (s *Service) kindOf(ctx context.Context, q *db.Queries, row db.MailToken) (
 			return boughmail.AccountExists, nil
 		}
 		return boughmail.ConfirmSignUp, nil
+	case db.MailPurposeReset:
+		if !known || user.DisabledAt != nil {
+			return "", nil
+		}
+		return boughmail.ResetPassword, nil
 	case db.MailPurposeChangeEmail:
 		if known {
 			return boughmail.AccountExists, nil

@@ -16,7 +16,7 @@ import (
 
 // Session is what a sign-in gives.
 type Session struct {
-	AccessToken  string
+	AccessToken  string // "" for a sign-up that is to be confirmed
 	ExpiresAt    time.Time
 	RefreshToken string
 	User         User

@@ -17,8 +17,9 @@ type SignUpParams struct {
 	RedirectTo      *string
 }
 
-// SignUp makes an account and signs in to it. Where addresses must be confirmed, it sends a mail instead and returns
-// nil, whether there is an account already or not.
+// SignUp makes an account and signs in to it. Where addresses must be confirmed, it sends a mail instead and returns the
+// user as she will be then, without tokens: whether there is an account already or not, the work and the answer are the
+// same.
 func (s *Service) SignUp(ctx context.Context, params SignUpParams, c Client) (*Session, error) {
 	if !s.cfg.SignUp {
 		return nil, ErrSignUpClosed
@@ -45,16 +46,19 @@ func (s *Service) SignUp(ctx context.Context, params SignUpParams, c Client) (*S
 			return nil, err
 		}
 	}
-	// The same work is done for an address that is known.
 	hash, err := s.hasher.Hash(ctx, params.Password)
 	if err != nil {
 		return nil, err
 	}
 	if s.cfg.RequireVerification {
-		return nil, s.queueLink(ctx, db.InsertMailTokenParams{
+		row, err := s.queueLink(ctx, db.InsertMailTokenParams{
 			Purpose: db.MailPurposeSignUp, Email: email, PasswordHash: &hash, UserMetadata: metadata, RedirectTo: params.RedirectTo,
 			LifetimeSeconds: confirmLifetime.Seconds(),
 		})
+		return &Session{User: User{
+			ID: row.ID, Email: email, Role: db.UserRoleAuthenticated, UserMetadata: metadata, AppMetadata: []byte("{}"),
+			CreatedAt: row.CreatedAt, UpdatedAt: row.CreatedAt,
+		}}, err
 	}
 	return s.open(ctx, db.SignInMethodPassword, c, func(_ pgx.Tx, q *db.Queries) (User, error) {
 		user, err := q.InsertUser(ctx, db.InsertUserParams{
@@ -86,7 +90,7 @@ func (s *Service) SignIn(ctx context.Context, email, pass string, c Client) (*Se
 		return nil, err
 	}
 	if !ok {
-		return nil, ErrInvalidLogin
+		return nil, s.whyNot(ctx, email, pass)
 	}
 	s.signedIn(ctx, email, c)
 	switch {
@@ -106,6 +110,29 @@ func (s *Service) SignIn(ctx context.Context, email, pass string, c Client) (*Se
 		s.renewHash(ctx, user, pass)
 	}
 	return session, err
+}
+
+// whyNot returns ErrNotConfirmed for the password of a sign-up that waits for its confirmation, else ErrInvalidLogin.
+// It looks at the sign-up alone, so that it comes to the same, and takes as long, for an address that has an account.
+func (s *Service) whyNot(ctx context.Context, email, pass string) error {
+	if !s.cfg.RequireVerification {
+		return ErrInvalidLogin
+	}
+	hash, err := db.New(s.pool).PendingSignUp(ctx, email)
+	if none(err) {
+		return ErrInvalidLogin
+	}
+	if err != nil {
+		return fmt.Errorf("looking for a sign-up: %w", err)
+	}
+	ok, _, err := s.hasher.Verify(ctx, pass, value(hash))
+	if err != nil {
+		return err
+	}
+	if ok {
+		return ErrNotConfirmed
+	}
+	return ErrInvalidLogin
 }
 
 // renewHash stores the password hashed with the parameters of today. That it fails is no reason not to sign in.

@@ -10,7 +10,9 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
+	"math/big"
 	"net/mail"
 	"net/netip"
 	"strings"
@@ -35,22 +37,31 @@ type User = db.User
 
 // Errors that callers see.
 var (
-	ErrInvalidLogin = fault.New(fault.Unauthorized, "invalid_credentials", "the e-mail address or the password is wrong").
-			WithHint("an address that was signed up must be confirmed by the link in the mail, where the server asks for that")
+	ErrInvalidLogin         = fault.New(fault.Unauthorized, "invalid_credentials", "the e-mail address or the password is wrong")
 	ErrSignUpClosed         = fault.New(fault.Forbidden, "signup_disabled", "nobody can sign up here; ask an administrator for an account")
 	ErrEmailExists          = fault.New(fault.Conflict, "email_exists", "there is an account with this e-mail address")
-	ErrNotConfirmed         = fault.New(fault.Forbidden, "email_not_confirmed", "the e-mail address is not confirmed; ask for a magic link to confirm it")
-	ErrDisabled             = fault.New(fault.Forbidden, "user_disabled", "the account is disabled")
+	ErrNotConfirmed         = fault.New(fault.Forbidden, "email_not_confirmed", "the e-mail address is not confirmed; follow the link in the mail that was sent to it")
+	ErrDisabled             = fault.New(fault.Forbidden, "user_banned", "the account is disabled")
 	ErrNotFound             = fault.New(fault.NotFound, "not_found", "there is no such user")
 	ErrSessionNotFound      = fault.New(fault.NotFound, "not_found", "there is no such session")
 	ErrRefreshTokenNotFound = fault.New(fault.Unauthorized, "refresh_token_not_found", "the refresh token is not known; sign in again")
 	ErrRefreshTokenUsed     = fault.New(fault.Unauthorized, "refresh_token_already_used", "the refresh token was used before")
 	ErrSessionEnded         = fault.New(fault.Unauthorized, "session_expired", "the session has ended; sign in again")
-	ErrLinkExpired          = fault.New(fault.Unauthorized, "link_expired", "the link is not valid any more; ask for a new one")
+	ErrLinkExpired          = fault.New(fault.Unauthorized, "otp_expired", "the link or code is not valid any more; ask for a new one")
 	ErrProofNeeded          = fault.New(fault.Forbidden, "current_password_required", "another password or address needs current_password, or a session by magic link of the last 15 minutes")
+	ErrNotWritable          = fault.New(fault.Forbidden, "field_not_writable", "the field is written by administrators only")
+	ErrWeakPassword         = password.ErrWeak
+	ErrSamePassword         = &fault.Error{Kind: fault.Invalid, Status: 422, Code: "same_password", Message: "the new password is the one of before"}
 	ErrRedirect             = fault.New(fault.Invalid, "redirect_not_allowed", "redirect_to is not one of the URLs in auth.redirect_urls")
 	ErrVerifier             = fault.New(fault.Invalid, "code_verifier_required", "the link was asked for with code_challenge: send the code_verifier that it was made from")
 )
+
+// NotWritable is ErrNotWritable for the field.
+func NotWritable(field string) error {
+	e := ErrNotWritable.Msgf("%s is written by administrators only", field)
+	e.Fields = map[string]string{field: "is written by administrators only"}
+	return e
+}
 
 // Config are the settings of the service.
 type Config struct {
@@ -120,7 +131,7 @@ func normalize(email string) (string, error) {
 	email = strings.ToLower(norm.NFC.String(strings.TrimSpace(email)))
 	parsed, err := mail.ParseAddress(email)
 	if err != nil || parsed.Address != email || len(email) > 254 || strings.ContainsAny(email, " \"()<>,;:\\") {
-		return "", fault.Validation("email must be an e-mail address")
+		return "", fault.Field("email", "must be an e-mail address")
 	}
 	return email, nil
 }
@@ -135,11 +146,11 @@ func metadataJSON(name string, m map[string]any) (json.RawMessage, error) {
 	data, err := json.Marshal(m)
 	switch {
 	case err != nil:
-		return nil, fault.Validation("%s must be a JSON object", name)
+		return nil, fault.Field(name, "must be a JSON object")
 	case len(data) > maxMetadata:
-		return nil, fault.Validation("%s must be at most %d bytes of JSON; it is %d", name, maxMetadata, len(data))
+		return nil, fault.Field(name, "must be at most %d bytes of JSON; it is %d", maxMetadata, len(data))
 	case strings.Contains(string(data), `\u0000`):
-		return nil, fault.Validation(`%s must not contain \u0000`, name)
+		return nil, fault.Field(name, `must not contain \u0000`)
 	}
 	return data, nil
 }
@@ -172,6 +183,15 @@ func newSecret(prefix string) (secret string, hash []byte) {
 	_, _ = rand.Read(random) // never fails (crypto/rand)
 	secret = prefix + base64.RawURLEncoding.EncodeToString(random)
 	return secret, hashOf(secret)
+}
+
+// newCode returns six random digits.
+func newCode() (string, error) {
+	n, err := rand.Int(rand.Reader, big.NewInt(1_000_000))
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%06d", n), nil
 }
 
 func hashOf(secret string) []byte {
