@@ -12,6 +12,9 @@ func TestAggregates(t *testing.T) {
 		{"comments", "select=post_id,total:likes.sum()&total.gt=3&order=post_id", `[{"post_id":1,"total":4},{"post_id":2,"total":5}]`},
 		{"comments", "select=post_id,total:likes.sum(),count()&or=(total.gt.4,count.eq.3)&id=gt.0&order=post_id", `[{"post_id":1,"total":4,"count":3},{"post_id":2,"total":5,"count":1}]`},
 		{"comments", "select=count()::text,s:likes::text.max()", `[{"count":"5","s":"5"}]`},
+		{"comments", "select=count", `[{"count":5}]`}, // a column that does not exist, as PostgreSQL reads it
+		{"comments", "select=post_id,n:count::text&order=n.desc,post_id&limit=1", `[{"post_id":1,"n":"3"}]`},
+		{"posts", "select=id,comments(count)&id=eq.1", `[{"id":1,"comments":[{"count":3}]}]`},
 		{"comments", "select=post_id,count()&post_id=eq.9", `[]`},
 		{"comments", "select=count()&post_id=eq.9", `[{"count":0}]`},
 		{"posts", "select=data->a->>b,count()&order=data->a->>b.nullsfirst", `[{"b":null,"count":2},{"b":"deep","count":1},{"b":"shallow","count":1}]`},

@@ -27,7 +27,7 @@ func TestBatchesAreReadStrictly(t *testing.T) {
 		batch("an id for a function", `[{"method":"POST","table":"rpc/add","id":1}]`, 400, "validation_error", "no id"),
 		batch("not UTF-8", "[{\"method\":\"GET\",\"table\":\"customer\",\"query\":{\"name\":\"\xff\"}}]", 400, "PGRST102", "UTF-8"),
 		batch("brackets", strings.Repeat("[", 50_000), 400, "PGRST102", ""),
-		batch("functions", `[{"method":"GET","table":"rpc/add","query":{"a":1}},{"method":"POST","table":"rpc/add","body":{"a":{"$ref":"0"},"b":1}}]`, 400, "validation_error", "add"),
+		batch("functions of results", `[{"method":"GET","table":"rpc/add","query":{"a":1}},{"method":"POST","table":"rpc/add","body":{"a":{"$ref":"0"},"b":1}}]`, 200, "", `[{"status":200,"body":11},{"status":200,"body":12}]`),
 		batch("functions by GET", `[{"method":"GET","table":"rpc/add","query":{"a":1,"b":2}},{"method":"POST","table":"rpc/add","body":{"a":1}}]`, 200, "", `[{"status":200,"body":3},{"status":200,"body":11}]`),
 		batch("an argument that is a list", `[{"method":"GET","table":"rpc/add","query":{"a":[1]}}]`, 400, "validation_error", `"a"`),
 		{name: "another media type", method: "POST", path: "tables", headers: []string{"Accept", "text/csv"}, body: `[{"method":"GET","table":"customer"}]`, status: 406, code: "PGRST107", want: "application/json"},

@@ -52,6 +52,8 @@ func TestFormats(t *testing.T) {
 		{"object", "select 1, 'x'", []string{"a:n", "b"}, object(plain), `{"a":1,"b":"x"}`, -1},
 		{"object without nulls", "select 1, null", []string{"a:n", "b"}, object(stripped), `{"a":1}`, -1},
 		{"object of no row", none, []string{"a:n", "b"}, object(plain), ``, 0},
+		{"object of no row, if any", none, []string{"a:n", "b"}, object(rows.Options{Optional: true}), ``, -1},
+		{"object of too many rows, if any", numbered(5), []string{"a:n"}, object(rows.Options{Optional: true}), ``, 5},
 		{"object of several rows", numbered(5), []string{"a:n"}, object(plain), ``, 5},
 		{"scalar", "select 'a\nb'", []string{"f"}, rows.NewScalar, `"a\nb"`, -1},
 		{"scalar null", "select null", []string{"f"}, rows.NewScalar, `null`, -1},
