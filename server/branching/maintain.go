@@ -15,6 +15,8 @@ import (
 // branch owns, until ctx ends. Every process may run it; the database decides who does what.
 func (s *Service) Maintain(ctx context.Context) {
 	const tick = time.Second
+	// What a killed process or a drop that failed left takes up space, and a look at the list of databases costs little.
+	const sweeps = 15 * time.Second
 	var swept time.Time
 	for {
 		if err := s.expire(ctx); err != nil && ctx.Err() == nil {
@@ -23,7 +25,7 @@ func (s *Service) Maintain(ctx context.Context) {
 		if err := s.takeUp(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("taking up unfinished operations", "error", err)
 		}
-		if time.Since(swept) > time.Minute {
+		if time.Since(swept) > sweeps {
 			if err := s.sweep(ctx); err != nil && ctx.Err() == nil {
 				s.log.Error("sweeping", "error", err)
 			}
