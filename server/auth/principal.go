@@ -54,6 +54,8 @@ type Principal struct {
 	Scopes []string
 	// Claims are the access token's, for row-level security; nil for keys.
 	Claims map[string]any
+	// ClaimsJSON are the claims as an object, for the database; "" for keys.
+	ClaimsJSON string
 }
 
 // Actor names the caller in records: the id of the service key or the user.

@@ -101,6 +101,14 @@ func (t *Tokens) Verify(ctx context.Context, token string) (*Principal, error) {
 		if err != nil {
 			return nil, err
 		}
+		if p.Claims["role"] == nil { // another issuer may not know it
+			p.Claims["role"] = p.Role
+		}
+		claims, err := json.Marshal(p.Claims)
+		if err != nil {
+			return nil, fmt.Errorf("writing claims: %w", err)
+		}
+		p.ClaimsJSON = string(claims)
 		known = verifiedToken{*p, earlier(expires, now.Add(keySetTTL))}
 		t.known.Lock()
 		if t.forgotten == forgotten {

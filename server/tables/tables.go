@@ -219,15 +219,14 @@ func (s *Service) identity(p *auth.Principal) (role, claims string, err error) {
 		return "", "", err
 	case p == nil || p.Service:
 		return role, `{"role":` + quoteJSON(caller(p)) + `}`, nil
-	case p.Claims == nil:
+	case p.ClaimsJSON == "":
 		claims = `{"role":` + quoteJSON(caller(p)) + `,"sub":"` + p.ID.String() + `"`
 		if p.Scopes != nil {
 			claims += `,"scope":` + quoteJSON(strings.Join(p.Scopes, " "))
 		}
 		return role, claims + "}", nil
 	}
-	data, err := json.Marshal(p.Claims)
-	return role, string(data), err
+	return role, p.ClaimsJSON, nil
 }
 
 func quoteJSON(s string) string {
