@@ -636,7 +636,7 @@ type ColumnInfo struct {
 
 // ConfirmPasswordResetForm defines model for ConfirmPasswordResetForm.
 type ConfirmPasswordResetForm struct {
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -656,7 +656,7 @@ type ConfirmPasswordResetRequest struct {
 	// Example: ada@example.com
 	Email *Email `json:"email,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -730,7 +730,7 @@ type CreateUserRequest struct {
 	// EmailVerified Whether the address is taken as confirmed.
 	EmailVerified *bool `json:"email_verified,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -942,7 +942,7 @@ type Metadata map[string]interface{}
 // NotWritable Refused (`field_not_writable`), since administrators alone write it.
 type NotWritable = interface{}
 
-// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 //
 // Example: correct horse battery
 type Password = string
@@ -1073,7 +1073,7 @@ type SignInRequest struct {
 	// Example: ada@example.com
 	Email Email `json:"email"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1111,7 +1111,7 @@ type SignUpRequest struct {
 	// Options `data` is another name of `user_metadata`; one of the two is sent.
 	Options *SignUpOptions `json:"options,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1205,7 +1205,7 @@ type UpdateCurrentUserRequest struct {
 	// AppMetadata Refused (`field_not_writable`), since administrators alone write it.
 	AppMetadata *NotWritable `json:"app_metadata,omitempty"`
 
-	// CurrentPassword At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// CurrentPassword 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1222,7 +1222,7 @@ type UpdateCurrentUserRequest struct {
 	// IsAdmin Refused (`field_not_writable`), since administrators alone write it.
 	IsAdmin *NotWritable `json:"is_admin,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1256,7 +1256,7 @@ type UpdateUserRequest struct {
 	Email         *Email `json:"email,omitempty"`
 	EmailVerified *bool  `json:"email_verified,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery

@@ -781,7 +781,7 @@ type ColumnInfo struct {
 
 // ConfirmPasswordResetForm defines model for ConfirmPasswordResetForm.
 type ConfirmPasswordResetForm struct {
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -801,7 +801,7 @@ type ConfirmPasswordResetRequest struct {
 	// Example: ada@example.com
 	Email *Email `json:"email,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -875,7 +875,7 @@ type CreateUserRequest struct {
 	// EmailVerified Whether the address is taken as confirmed.
 	EmailVerified *bool `json:"email_verified,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1110,7 +1110,7 @@ type NotWritable = interface{}
 // OpenAPIDocument An OpenAPI document.
 type OpenAPIDocument = json.RawMessage
 
-// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 //
 // Example: correct horse battery
 type Password = string
@@ -1262,7 +1262,7 @@ type SignInRequest struct {
 	// Example: ada@example.com
 	Email Email `json:"email"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1300,7 +1300,7 @@ type SignUpRequest struct {
 	// Options `data` is another name of `user_metadata`; one of the two is sent.
 	Options *SignUpOptions `json:"options,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1418,7 +1418,7 @@ type UpdateCurrentUserRequest struct {
 	// AppMetadata Refused (`field_not_writable`), since administrators alone write it.
 	AppMetadata *NotWritable `json:"app_metadata,omitempty"`
 
-	// CurrentPassword At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// CurrentPassword 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1435,7 +1435,7 @@ type UpdateCurrentUserRequest struct {
 	// IsAdmin Refused (`field_not_writable`), since administrators alone write it.
 	IsAdmin *NotWritable `json:"is_admin,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery
@@ -1469,7 +1469,7 @@ type UpdateUserRequest struct {
 	Email         *Email `json:"email,omitempty"`
 	EmailVerified *bool  `json:"email_verified,omitempty"`
 
-	// Password At least 8 characters (`auth.password_min_length`) and at most 1024 bytes, any; common passwords are refused.
+	// Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 	//
 	//
 	// Example: correct horse battery

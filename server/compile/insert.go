@@ -101,11 +101,7 @@ func (c Context) bodyColumns(rel *introspect.Relation, body *Body, restrict []st
 
 func noColumn(rel *introspect.Relation, name string) error {
 	err := errNoColumn.Msgf("Could not find the '%s' column of '%s' in the schema cache", name, rel.Name)
-	names := make([]string, len(rel.Columns))
-	for i, c := range rel.Columns {
-		names[i] = c.Name
-	}
-	if near := closest(name, names); near != "" {
+	if near := rel.SimilarColumn(name); near != "" {
 		return err.WithHint(fmt.Sprintf("Perhaps you meant the column '%s'.", near))
 	}
 	return err

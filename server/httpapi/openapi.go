@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -16,6 +15,7 @@ import (
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/openapi"
+	"github.com/boughdb/bough/server/tables"
 )
 
 // registerDocuments routes the live document and the page that shows it.
@@ -63,7 +63,7 @@ func (d *documents) serve(c *gin.Context) {
 	c.Header("ETag", doc.etag)
 	c.Header("Vary", "X-Branch")
 	c.Header("Cache-Control", "no-cache") // always ask: the schema may have changed
-	if matches(c.GetHeader("If-None-Match"), doc.etag) {
+	if tables.TagMatches(c.GetHeader("If-None-Match"), doc.etag) {
 		c.Status(http.StatusNotModified)
 		return
 	}
@@ -120,17 +120,6 @@ func (d *documents) find(c *gin.Context) (document, error) {
 	doc := document{data, openapi.ETag(data)}
 	d.known[key] = doc
 	return doc, nil
-}
-
-// matches tells whether an If-None-Match header names the entity tag (RFC 9110, section 13.1.2).
-func matches(header, etag string) bool {
-	for _, tag := range strings.Split(header, ",") {
-		tag = strings.TrimSpace(tag)
-		if tag == "*" || strings.TrimPrefix(tag, "W/") == strings.TrimPrefix(etag, "W/") {
-			return true
-		}
-	}
-	return false
 }
 
 // ListTables lists the tables that the caller may use.

@@ -13,8 +13,8 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
-// MaxLength is the longest password, in bytes.
-const MaxLength = 1024
+// MaxLength is the longest password, in characters.
+const MaxLength = 128
 
 // Reasons for which a password is not good enough.
 const (
@@ -52,8 +52,8 @@ func Check(password, email string, minLength int) error {
 		broken      bool
 		reason, why string
 	}{
-		{utf8.RuneCountInString(password) < minLength || len(password) > MaxLength, ReasonLength,
-			fmt.Sprintf("the password must have at least %d characters and at most %d bytes", minLength, MaxLength)},
+		{utf8.RuneCountInString(password) < minLength || utf8.RuneCountInString(password) > MaxLength, ReasonLength,
+			fmt.Sprintf("the password must have at least %d characters and at most %d", minLength, MaxLength)},
 		{!utf8.ValidString(password) || strings.ContainsFunc(password, unicode.IsControl), ReasonCharacters,
 			"the password has characters that cannot be typed"},
 		{common()[lower] || common()[core] || core == "", ReasonCommon,

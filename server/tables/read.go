@@ -61,7 +61,7 @@ func (r *request) planRead(rel *introspect.Relation, q *query.Request) (*plan, e
 		}
 		if hashed {
 			h.ETag = weakTag(h.ContentType, body)
-			if tagMatches(r.IfNoneMatch, h.ETag) {
+			if TagMatches(r.IfNoneMatch, h.ETag) {
 				h.Outcome = NotModified
 			}
 		}
@@ -111,7 +111,7 @@ func (r *request) recordHead(h *Head, res *rows.Result, tagged bool) (*Head, err
 		if r.IfMatch != "" && r.IfMatch != "*" && r.IfMatch != h.ETag {
 			return nil, errPrecondition
 		}
-		if r.IfNoneMatch != "" && tagMatches(r.IfNoneMatch, h.ETag) {
+		if r.IfNoneMatch != "" && TagMatches(r.IfNoneMatch, h.ETag) {
 			h.Outcome = NotModified
 		}
 	}
@@ -232,8 +232,8 @@ func weakTag(contentType string, body []byte) string {
 	return `W/"` + hex.EncodeToString(h.Sum(nil)[:12]) + `"`
 }
 
-// tagMatches is the weak comparison of an If-None-Match header with a tag (RFC 9110, section 13.1.2).
-func tagMatches(header, tag string) bool {
+// TagMatches is the weak comparison of an If-None-Match header with a tag (RFC 9110, section 13.1.2).
+func TagMatches(header, tag string) bool {
 	for _, t := range strings.Split(header, ",") {
 		if t = strings.TrimSpace(t); t == "*" || strings.TrimPrefix(t, "W/") == strings.TrimPrefix(tag, "W/") {
 			return true
