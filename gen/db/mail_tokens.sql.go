@@ -158,15 +158,6 @@ func (q *Queries) PendingSignUp(ctx context.Context, email string) (*string, err
 	return password_hash, err
 }
 
-const resetRate = `-- name: ResetRate :exec
-delete from rate_limits where key = $1
-`
-
-func (q *Queries) ResetRate(ctx context.Context, key []byte) error {
-	_, err := q.db.Exec(ctx, resetRate, key)
-	return err
-}
-
 const setMailTokenHash = `-- name: SetMailTokenHash :execrows
 update mail_tokens set hash = $1, code_hash = $2 where id = $3 and used_at is null and expires_at > now()
 `
@@ -256,49 +247,6 @@ delete from mail_tokens where expires_at < now() - interval '1 day'
 func (q *Queries) SweepMailTokens(ctx context.Context) error {
 	_, err := q.db.Exec(ctx, sweepMailTokens)
 	return err
-}
-
-const sweepRates = `-- name: SweepRates :exec
-delete from rate_limits where tat < now()
-`
-
-func (q *Queries) SweepRates(ctx context.Context) error {
-	_, err := q.db.Exec(ctx, sweepRates)
-	return err
-}
-
-const takeRate = `-- name: TakeRate :one
-with taken as (
-    insert into rate_limits as r (key, tat)
-    values ($1, clock_timestamp() + make_interval(secs => $2))
-    on conflict (key) do update
-    set tat = greatest(r.tat, clock_timestamp()) + make_interval(secs => $2)
-    where r.tat + make_interval(secs => $2) <= clock_timestamp() + make_interval(secs => $3)
-    returning tat
-)
-select exists (select from taken)::boolean as allowed,
-    coalesce(extract(epoch from (select l.tat from rate_limits l where l.key = $1) + make_interval(secs => $2)
-        - make_interval(secs => $3) - clock_timestamp()), 0)::double precision as wait_seconds
-`
-
-type TakeRateParams struct {
-	Key             []byte
-	IntervalSeconds float64
-	BurstSeconds    float64
-}
-
-type TakeRateRow struct {
-	Allowed     bool
-	WaitSeconds float64
-}
-
-// Takes one from a limit of burst attempts that refills one each interval; allowed says whether there was one. The wait
-// is how long until there is one.
-func (q *Queries) TakeRate(ctx context.Context, arg TakeRateParams) (TakeRateRow, error) {
-	row := q.db.QueryRow(ctx, takeRate, arg.Key, arg.IntervalSeconds, arg.BurstSeconds)
-	var i TakeRateRow
-	err := row.Scan(&i.Allowed, &i.WaitSeconds)
-	return i, err
 }
 
 const tryMailCode = `-- name: TryMailCode :one

@@ -78,7 +78,7 @@ type Link struct {
 
 // Look tells what a link is for. It changes nothing.
 func (s *Service) Look(ctx context.Context, token string, c Client) (Link, error) {
-	if err := s.take(ctx, otherNetwork, c.network()); err != nil {
+	if err := s.limits.Take(ctx, otherNetwork, c.Network()); err != nil {
 		return Link{}, err
 	}
 	row, err := db.New(s.pool).PeekMailToken(ctx, hashOf(token))

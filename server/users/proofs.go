@@ -31,7 +31,7 @@ type spender func(context.Context, *db.Queries) (db.MailToken, error)
 // examine looks at a proof, which must be for one of the purposes, and returns how it is spent. A code is checked here,
 // since that takes time; of parallel calls with one proof one can spend it.
 func (s *Service) examine(ctx context.Context, proof Proof, c Client, purposes []db.MailPurpose) (spender, error) {
-	if err := s.take(ctx, otherNetwork, c.network()); err != nil {
+	if err := s.limits.Take(ctx, otherNetwork, c.Network()); err != nil {
 		return nil, err
 	}
 	switch {

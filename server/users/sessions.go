@@ -43,7 +43,7 @@ func (s *Service) open(ctx context.Context, method db.SignInMethod, c Client, fi
 			return fmt.Errorf("noting a sign-in: %w", err)
 		}
 		session, err = q.InsertSession(ctx, db.InsertSessionParams{
-			ID: newID(), UserID: user.ID, Method: method, IP: c.IP, Network: c.network(), UserAgent: c.program(),
+			ID: newID(), UserID: user.ID, Method: method, IP: c.IP, Network: c.Network(), UserAgent: c.program(),
 			LifetimeSeconds: s.cfg.RefreshLifetime.Seconds(),
 		})
 		if err != nil {
@@ -75,7 +75,7 @@ func (s *Service) sign(ctx context.Context, user User, session uuid.UUID, method
 
 // Refresh spends a refresh token for new tokens. Of parallel calls with one token exactly one gets them.
 func (s *Service) Refresh(ctx context.Context, token string, c Client) (*Session, error) {
-	if err := s.take(ctx, otherNetwork, c.network()); err != nil {
+	if err := s.limits.Take(ctx, otherNetwork, c.Network()); err != nil {
 		return nil, err
 	}
 	if !strings.HasPrefix(token, refreshPrefix) {

@@ -38,7 +38,7 @@ func (s *Service) SignUp(ctx context.Context, params SignUpParams, c Client) (*S
 	if err := s.checkRedirect(params.RedirectTo); err != nil {
 		return nil, err
 	}
-	if err := s.take(ctx, signUpNetwork, c.network()); err != nil {
+	if err := s.limits.Take(ctx, signUpNetwork, c.Network()); err != nil {
 		return nil, err
 	}
 	if s.cfg.RequireVerification {

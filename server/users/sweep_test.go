@@ -29,7 +29,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s := &Service{pool: pool, cfg: Config{RateLimit: true, RefreshLifetime: 30 * 24 * time.Hour}}
+	s := &Service{pool: pool, cfg: Config{RefreshLifetime: 30 * 24 * time.Hour}}
 	_, err = pool.Exec(t.Context(), `
 		insert into users (id, email) values (gen_random_uuid(), 'ada@example.com');
 		insert into sessions (id, user_id, method, ip, network, user_agent, expires_at, ended_at)
@@ -54,49 +54,6 @@ func TestSweep(t *testing.T) {
 		var got int
 		if err := pool.QueryRow(t.Context(), "select count(*) from "+table).Scan(&got); err != nil || got != want {
 			t.Errorf("%s has %d rows after the sweep, want %d (%v)", table, got, want, err)
-		}
-	}
-}
-
-// A limit gives the burst and then one for each interval, whoever comes and in how many processes.
-func TestLimitUnderLoad(t *testing.T) {
-	t.Parallel()
-	pool, err := pgxpool.New(t.Context(), pgtest.Template(t, "control", func(ctx context.Context, url string) error {
-		pool, err := pgxpool.New(ctx, url)
-		if err != nil {
-			return err
-		}
-		defer pool.Close()
-		return postgres.Migrate(ctx, pool)
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(pool.Close)
-	s := &Service{pool: pool, cfg: Config{RateLimit: true}}
-	l := limit{"test", 5, time.Minute}
-	allowed := make(chan bool, 40)
-	for range 40 {
-		go func() { allowed <- s.take(t.Context(), l, "x") == nil }()
-	}
-	n := 0
-	for range 40 {
-		if <-allowed {
-			n++
-		}
-	}
-	if n != 5 {
-		t.Errorf("%d of 40 were let through, want 5", n)
-	}
-	if err := s.take(t.Context(), l, "y"); err != nil {
-		t.Errorf("another key: %v", err)
-	}
-	if _, err := pool.Exec(t.Context(), "update rate_limits set tat = tat - interval '1 minute'"); err != nil {
-		t.Fatal(err)
-	}
-	for i, want := range []bool{true, false} {
-		if err := s.take(t.Context(), l, "x"); (err == nil) != want {
-			t.Errorf("try %d a minute later: %v", i, err)
 		}
 	}
 }

@@ -30,6 +30,7 @@ import (
 	"github.com/boughdb/bough/server/fault"
 	boughmail "github.com/boughdb/bough/server/mail"
 	"github.com/boughdb/bough/server/password"
+	"github.com/boughdb/bough/server/ratelimit"
 )
 
 // User is an account's row.
@@ -83,12 +84,13 @@ type Service struct {
 	mailer boughmail.Sender
 	cfg    Config
 	log    *slog.Logger
+	limits *ratelimit.Limiter
 	jobs   *river.Client[pgx.Tx]
 }
 
 // New returns the service. SetJobs must be called before it is used.
 func New(pool *pgxpool.Pool, signer *auth.Signer, tokens *auth.Tokens, hasher *password.Hasher, mailer boughmail.Sender, cfg Config, log *slog.Logger) *Service {
-	return &Service{pool: pool, signer: signer, tokens: tokens, hasher: hasher, mailer: mailer, cfg: cfg, log: log}
+	return &Service{pool: pool, signer: signer, tokens: tokens, hasher: hasher, mailer: mailer, cfg: cfg, log: log, limits: ratelimit.New(pool, cfg.RateLimit)}
 }
 
 // SetJobs gives the service the queue that its mails go through.
@@ -100,8 +102,8 @@ type Client struct {
 	UserAgent string
 }
 
-// network is what attempts are counted by: the address, or of IPv6 the network that a household has.
-func (c Client) network() string {
+// Network is what attempts are counted by: the address, or of IPv6 the network that a household has.
+func (c Client) Network() string {
 	addr, err := netip.ParseAddr(c.IP)
 	if err != nil {
 		return "unknown"

@@ -112,7 +112,7 @@ func TestNetworks(t *testing.T) {
 		"192.0.2.7": "192.0.2.7/32", "::ffff:192.0.2.7": "192.0.2.7/32", "2001:db8:1:2:3::4": "2001:db8:1:2::/64",
 		"fe80::1%eth0": "fe80::/64", "": "unknown", "x": "unknown",
 	} {
-		if got := (Client{IP: in}).network(); got != want {
+		if got := (Client{IP: in}).Network(); got != want {
 			t.Errorf("%q: %q, want %q", in, got, want)
 		}
 	}
