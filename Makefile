@@ -51,8 +51,9 @@ vet:
 lint-spec:
 	npx --yes $(REDOCLY) lint --config spec/redocly.yaml gen/openapi.yaml
 
-# Operations whose parameters follow the database: they are in the contract, and are served by hand.
-BYHAND := tables,functions,postgrest,documents
+# Operations whose parameters follow the database, or whose errors are OAuth's: they are in the contract, and are served
+# by hand.
+BYHAND := tables,functions,postgrest,documents,oauth,mcp
 
 .PHONY: generate
 generate: ## make gen/ from spec/, schema/ and queries/

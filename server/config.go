@@ -27,6 +27,7 @@ const EnvPrefix = "BOUGH_"
 
 // Config is the server's configuration. Each setting is declared once, in Settings.
 type Config struct {
+	Version            string // the program's, which it tells MCP clients; no setting
 	Listen             string
 	MetricsListen      string
 	PublicBaseURL      string
@@ -42,6 +43,7 @@ type Config struct {
 	ShutdownTimeout    time.Duration
 	Auth               AuthConfig
 	Mail               MailConfig
+	MCP                MCPConfig
 	Roles              postgres.RoleNames
 	API                struct {
 		Schemas          []string
@@ -124,6 +126,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
 	c.Auth.settings(f)
 	c.Mail.settings(f)
+	c.MCP.settings(f)
 	return f
 }
 
@@ -302,7 +305,7 @@ func (c *Config) check() error {
 			bad("branching.seed-path: %q is not a directory", c.Branching.SeedPath)
 		}
 	}
-	for _, err := range []error{c.Auth.check(), c.Mail.check()} {
+	for _, err := range []error{c.Auth.check(), c.Mail.check(), c.MCP.check(c.PublicBaseURL)} {
 		if err != nil {
 			errs = append(errs, err)
 		}

@@ -24,10 +24,13 @@ import (
 	"github.com/riverqueue/river/riverdriver/riverpgxv5"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/audit"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/httpapi"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/mcp"
+	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/postgres"
 	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
@@ -87,6 +90,8 @@ type server struct {
 	branches *branching.Service
 	schemas  *introspect.Cache
 	tables   *tables.Service
+	oauth    *oauth.Service // nil when it is switched off
+	mcp      *mcp.Server    // likewise
 	jobs     *river.Client[pgx.Tx]
 	registry *prometheus.Registry
 	handler  http.Handler
@@ -98,6 +103,9 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	s.keys = auth.NewKeys(planes.Control)
 	if err := s.newUsers(); err != nil {
+		return nil, err
+	}
+	if err := s.newOAuth(); err != nil {
 		return nil, err
 	}
 	var err error
@@ -132,11 +140,15 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
 		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
+		OAuth: s.oauth, OAuthConfig: s.oauthConfig(), MCPPath: cfg.MCP.BasePath, Audit: audit.New(planes.Control),
 		Checks: map[string]func(context.Context) error{
 			"control_database": planes.Control.Ping,
 			"main_database":    planes.Data.Ping,
 			"migrations":       planes.CheckMigrations,
 		},
+	}
+	if err := s.newMCP(ctx, api); err != nil {
+		return nil, err
 	}
 	s.handler, err = api.Handler()
 	return s, err
@@ -218,6 +230,9 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	s.log.Info("stopping")
 	timeout, cancel := context.WithTimeout(context.Background(), s.cfg.ShutdownTimeout)
 	defer cancel()
+	if s.mcp != nil {
+		s.mcp.Close() // ends the streams, which Shutdown would wait for
+	}
 	if err := web.Shutdown(timeout); err != nil {
 		s.log.Warn("requests were cut off", "error", err)
 		_ = web.Close()
@@ -272,6 +287,7 @@ func (s *server) sweep(ctx context.Context) {
 			s.log.Warn("sweeping revoked keys", "error", err)
 		}
 		s.sweepUsers(ctx)
+		s.sweepOAuth(ctx)
 	}
 }
 
@@ -313,12 +329,14 @@ func (s *server) notifications() *postgres.Listener {
 			s.tokens.Forget()
 			s.signer.Forget()
 			s.loadRevocations()
+			s.oauthNotified("")
 			s.branchChanged("")
 		},
 		Handlers: map[string]func(string){
 			keysChannel:        s.keys.Forget,
 			signingKeysChannel: func(string) { s.tokens.Forget(); s.signer.Forget() },
 			revocationsChannel: s.tokens.Notified,
+			oauth.Channel:      s.oauthNotified,
 			branching.Channel:  s.branchChanged,
 			holdChannel: func(payload string) {
 				var h hold

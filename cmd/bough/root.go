@@ -51,7 +51,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	}
 	add("branches", newBranchCommand(c), newConnectCommand(c), newSQLCommand(c), newPsqlCommand(c))
 	add("data", newTablesCommand(c), newAPICommand(c))
-	add("access", newLoginCommand(c), newLogoutCommand(c), newProfileCommand(c), newKeysCommand(c), newUsersCommand(c))
+	add("access", newLoginCommand(c), newLogoutCommand(c), newProfileCommand(c), newKeysCommand(c), newUsersCommand(c), newOAuthCommand(c), newAuditCommand(c))
 	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand(), newPostgresCommand())
 	root.AddCommand(newVersionCommand(c), newCompletionCommand())
 	root.SetHelpCommand(newHelpCommand())

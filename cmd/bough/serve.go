@@ -32,6 +32,7 @@ func newServeCommand() *cobra.Command {
 			if _, err := s.load(); err != nil {
 				return err
 			}
+			s.cfg.Version = programVersion()
 			log := server.NewLogger(s.cfg, cmd.ErrOrStderr())
 			// A server is stopped by its terminal as by its service manager.
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)

@@ -59,6 +59,24 @@ func (e ActivityEntryStatus) Valid() bool {
 	}
 }
 
+// Defines values for AuditArea.
+const (
+	AuditAreaMCP   AuditArea = "mcp"
+	AuditAreaOauth AuditArea = "oauth"
+)
+
+// Valid indicates whether the value is a known member of the AuditArea enum.
+func (e AuditArea) Valid() bool {
+	switch e {
+	case AuditAreaMCP:
+		return true
+	case AuditAreaOauth:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BranchAction.
 const (
 	BranchActionAccessGranted BranchAction = "access_granted"
@@ -68,6 +86,7 @@ const (
 	BranchActionDeleted       BranchAction = "deleted"
 	BranchActionExpired       BranchAction = "expired"
 	BranchActionFailed        BranchAction = "failed"
+	BranchActionMigrated      BranchAction = "migrated"
 	BranchActionReady         BranchAction = "ready"
 	BranchActionReset         BranchAction = "reset"
 	BranchActionResetFailed   BranchAction = "reset_failed"
@@ -91,6 +110,8 @@ func (e BranchAction) Valid() bool {
 	case BranchActionExpired:
 		return true
 	case BranchActionFailed:
+		return true
+	case BranchActionMigrated:
 		return true
 	case BranchActionReady:
 		return true
@@ -242,6 +263,24 @@ const (
 func (e MagicLinkRequestCodeChallengeMethod) Valid() bool {
 	switch e {
 	case MagicLinkRequestCodeChallengeMethodS256:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OAuthClientKind.
+const (
+	OAuthClientKindDocument   OAuthClientKind = "document"
+	OAuthClientKindRegistered OAuthClientKind = "registered"
+)
+
+// Valid indicates whether the value is a known member of the OAuthClientKind enum.
+func (e OAuthClientKind) Valid() bool {
+	switch e {
+	case OAuthClientKindDocument:
+		return true
+	case OAuthClientKindRegistered:
 		return true
 	default:
 		return false
@@ -527,6 +566,58 @@ type AdminUser struct {
 	//
 	// Example: {"name":"Ada"}
 	UserMetadata Metadata `json:"user_metadata"`
+}
+
+// Application defines model for Application.
+type Application struct {
+	ClientID string `json:"client_id"`
+
+	// ClientName What it calls itself.
+	ClientName string             `json:"client_name"`
+	ClientURI  *string            `json:"client_uri,omitempty"`
+	CreatedAt  time.Time          `json:"created_at"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// LastUsedAt When it last got tokens.
+	LastUsedAt *time.Time `json:"last_used_at"`
+	Scopes     []string   `json:"scopes"`
+}
+
+// ApplicationList Example: {"applications":[{"client_id":"mcp_bM3xQ0Zk2N1sTq8vYw4RhA","client_name":"My editor","created_at":"2026-11-21T09:00:00Z","id":"7d3c2a52-6f7d-4b32-9a6e-0a7c7d1f6f0e","last_used_at":"2026-11-21T10:00:00Z","scopes":["read:tables"]}]}
+type ApplicationList struct {
+	Applications []Application `json:"applications"`
+}
+
+// AuditArea Which part of the server an entry is from.
+type AuditArea string
+
+// AuditEntry defines model for AuditEntry.
+type AuditEntry struct {
+	// Action Of `oauth`: grant, refresh_reuse, revoke and the like; of `mcp`: the name of the tool.
+	Action string `json:"action"`
+
+	// Area Which part of the server an entry is from.
+	Area       AuditArea              `json:"area"`
+	At         time.Time              `json:"at"`
+	Branch     *string                `json:"branch,omitempty"`
+	ClientID   *string                `json:"client_id,omitempty"`
+	ClientName *string                `json:"client_name,omitempty"`
+	Details    map[string]interface{} `json:"details"`
+	DurationMs *float64               `json:"duration_ms,omitempty"`
+	ID         string                 `json:"id"`
+	IP         *string                `json:"ip,omitempty"`
+	KeyID      *openapi_types.UUID    `json:"key_id,omitempty"`
+
+	// Outcome `ok`, `denied` or `error`.
+	Outcome   string              `json:"outcome"`
+	RequestID *string             `json:"request_id,omitempty"`
+	UserID    *openapi_types.UUID `json:"user_id,omitempty"`
+}
+
+// AuditList Example: {"entries":[{"action":"query_table","area":"mcp","at":"2026-11-21T10:00:00Z","branch":"main","client_name":"My editor","details":{},"duration_ms":2.4,"id":"42","outcome":"ok","user_id":"5f9a2c9e-3d7a-4c0e-8a55-1b7b7a1d2c3d"}],"total":1}
+type AuditList struct {
+	Entries []AuditEntry `json:"entries"`
+	Total   int          `json:"total"`
 }
 
 // Branch defines model for Branch.
@@ -941,6 +1032,32 @@ type Metadata map[string]interface{}
 
 // NotWritable Refused (`field_not_writable`), since administrators alone write it.
 type NotWritable = interface{}
+
+// OAuthClient defines model for OAuthClient.
+type OAuthClient struct {
+	ClientID   string    `json:"client_id"`
+	ClientName string    `json:"client_name"`
+	ClientURI  *string   `json:"client_uri,omitempty"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// Grants How many grants of users are alive.
+	Grants int64 `json:"grants"`
+
+	// Kind How it is known: by its registration, or by the document at the URL that is its id.
+	Kind         OAuthClientKind `json:"kind"`
+	LastUsedAt   *time.Time      `json:"last_used_at"`
+	RedirectURIs []string        `json:"redirect_uris"`
+	Scope        *string         `json:"scope,omitempty"`
+}
+
+// OAuthClientKind How it is known: by its registration, or by the document at the URL that is its id.
+type OAuthClientKind string
+
+// OAuthClientList Example: {"clients":[{"client_id":"mcp_bM3xQ0Zk2N1sTq8vYw4RhA","client_name":"My editor","created_at":"2026-11-21T09:00:00Z","grants":1,"kind":"registered","last_used_at":"2026-11-21T10:00:00Z","redirect_uris":["http://localhost:33418/callback"]}],"total":1}
+type OAuthClientList struct {
+	Clients []OAuthClient `json:"clients"`
+	Total   int           `json:"total"`
+}
 
 // Password 8 (`auth.password_min_length`) to 128 characters, any; common passwords are refused (`weak_password`).
 //
@@ -1428,6 +1545,27 @@ type Unavailable = Error
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type UnsupportedMediaType = Error
 
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Area Only entries of this area.
+	Area *AuditArea `form:"area,omitempty" json:"area,omitempty"`
+
+	// Action Only entries with this action, such as `grant`, or the name of a tool.
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// UserID Only what this user, or applications for her, did.
+	UserID *openapi_types.UUID `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// ClientID Only what this client did.
+	ClientID *string `form:"client_id,omitempty" json:"client_id,omitempty"`
+
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
 // ListBranchesParams defines parameters for ListBranches.
 type ListBranchesParams struct {
 	// Status Only branches in this status.
@@ -1477,6 +1615,15 @@ type ListKeysParams struct {
 	// Type Only keys of this type.
 	Type *KeyType `form:"type,omitempty" json:"type,omitempty"`
 
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// ListOAuthClientsParams defines parameters for ListOAuthClients.
+type ListOAuthClientsParams struct {
 	// Limit How many entries to return at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -1653,6 +1800,9 @@ type ServerInterface interface {
 	// GetJWKS Get the keys that access tokens are verified with
 	// (GET /.well-known/jwks.json)
 	GetJWKS(c *gin.Context)
+	// ListAudit What applications and assistants did
+	// (GET /api/v1/admin/audit)
+	ListAudit(c *gin.Context, params ListAuditParams)
 	// ListBranches List branches
 	// (GET /api/v1/admin/branches)
 	ListBranches(c *gin.Context, params ListBranchesParams)
@@ -1698,6 +1848,12 @@ type ServerInterface interface {
 	// RevokeKey Revoke an API key
 	// (DELETE /api/v1/admin/keys/{key_id})
 	RevokeKey(c *gin.Context, keyID openapi_types.UUID)
+	// ListOAuthClients List the clients that registered or presented a document
+	// (GET /api/v1/admin/oauth/clients)
+	ListOAuthClients(c *gin.Context, params ListOAuthClientsParams)
+	// RevokeOAuthClient Remove a client and end its grants
+	// (DELETE /api/v1/admin/oauth/clients/{client_id})
+	RevokeOAuthClient(c *gin.Context, clientID string)
 	// RotateSigningKeys Change the key that access tokens are signed with
 	// (POST /api/v1/admin/signing-keys/rotate)
 	RotateSigningKeys(c *gin.Context, params RotateSigningKeysParams)
@@ -1716,6 +1872,12 @@ type ServerInterface interface {
 	// UpdateUser Change a user
 	// (PATCH /api/v1/admin/users/{user_id})
 	UpdateUser(c *gin.Context, userID openapi_types.UUID)
+	// ListApplications The applications that the caller has let in
+	// (GET /api/v1/auth/applications)
+	ListApplications(c *gin.Context)
+	// RevokeApplication Shut an application out again
+	// (DELETE /api/v1/auth/applications/{grant_id})
+	RevokeApplication(c *gin.Context, grantID openapi_types.UUID)
 	// RequestMagicLink Ask for a link to sign in with
 	// (POST /api/v1/auth/magiclink)
 	RequestMagicLink(c *gin.Context)
@@ -1792,6 +1954,73 @@ func (siw *ServerInterfaceWrapper) GetJWKS(c *gin.Context) {
 	}
 
 	siw.Handler.GetJWKS(c)
+}
+
+// ListAudit operation middleware
+func (siw *ServerInterfaceWrapper) ListAudit(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListAuditParams
+
+	// ------------- Optional query parameter "area" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "area", c.Request.URL.Query(), &params.Area, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter area: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "action" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "action", c.Request.URL.Query(), &params.Action, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter action: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "user_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "user_id", c.Request.URL.Query(), &params.UserID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter user_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "client_id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "client_id", c.Request.URL.Query(), &params.ClientID, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter client_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", c.Request.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter offset: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListAudit(c, params)
 }
 
 // ListBranches operation middleware
@@ -2271,6 +2500,66 @@ func (siw *ServerInterfaceWrapper) RevokeKey(c *gin.Context) {
 	siw.Handler.RevokeKey(c, keyID)
 }
 
+// ListOAuthClients operation middleware
+func (siw *ServerInterfaceWrapper) ListOAuthClients(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListOAuthClientsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", c.Request.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter offset: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListOAuthClients(c, params)
+}
+
+// RevokeOAuthClient operation middleware
+func (siw *ServerInterfaceWrapper) RevokeOAuthClient(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "client_id" -------------
+	var clientID string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "client_id", c.Param("client_id"), &clientID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter client_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RevokeOAuthClient(c, clientID)
+}
+
 // RotateSigningKeys operation middleware
 func (siw *ServerInterfaceWrapper) RotateSigningKeys(c *gin.Context) {
 
@@ -2435,6 +2724,44 @@ func (siw *ServerInterfaceWrapper) UpdateUser(c *gin.Context) {
 	}
 
 	siw.Handler.UpdateUser(c, userID)
+}
+
+// ListApplications operation middleware
+func (siw *ServerInterfaceWrapper) ListApplications(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListApplications(c)
+}
+
+// RevokeApplication operation middleware
+func (siw *ServerInterfaceWrapper) RevokeApplication(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "grant_id" -------------
+	var grantID openapi_types.UUID
+
+	err = runtime.BindStyledParameterWithOptions("simple", "grant_id", c.Param("grant_id"), &grantID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter grant_id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RevokeApplication(c, grantID)
 }
 
 // RequestMagicLink operation middleware
@@ -2824,6 +3151,11 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.GetUser)
 	router.PATCH(options.BaseURL+"/api/v1/admin/users/:user_id", wrapper.UpdateUser)
 	router.POST(options.BaseURL+"/api/v1/admin/signing-keys/rotate", wrapper.RotateSigningKeys)
+	router.GET(options.BaseURL+"/api/v1/auth/applications", wrapper.ListApplications)
+	router.DELETE(options.BaseURL+"/api/v1/auth/applications/:grant_id", wrapper.RevokeApplication)
+	router.GET(options.BaseURL+"/api/v1/admin/oauth/clients", wrapper.ListOAuthClients)
+	router.DELETE(options.BaseURL+"/api/v1/admin/oauth/clients/:client_id", wrapper.RevokeOAuthClient)
+	router.GET(options.BaseURL+"/api/v1/admin/audit", wrapper.ListAudit)
 	router.GET(options.BaseURL+"/api/v1/tables", wrapper.ListTables)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth)
 	router.GET(options.BaseURL+"/readyz", wrapper.GetReadiness)
@@ -2959,6 +3291,88 @@ type GetJWKSdefaultJSONResponse struct {
 }
 
 func (response GetJWKSdefaultJSONResponse) VisitGetJWKSResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAuditRequestObject struct {
+	Params ListAuditParams
+}
+
+type ListAuditResponseObject interface {
+	VisitListAuditResponse(w http.ResponseWriter) error
+}
+
+type ListAudit200JSONResponse AuditList
+
+func (response ListAudit200JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListAudit400JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListAudit401JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAudit403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListAudit403JSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListAuditdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListAuditdefaultJSONResponse) VisitListAuditResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -4750,6 +5164,178 @@ func (response RevokeKeydefaultJSONResponse) VisitRevokeKeyResponse(w http.Respo
 	return err
 }
 
+type ListOAuthClientsRequestObject struct {
+	Params ListOAuthClientsParams
+}
+
+type ListOAuthClientsResponseObject interface {
+	VisitListOAuthClientsResponse(w http.ResponseWriter) error
+}
+
+type ListOAuthClients200JSONResponse OAuthClientList
+
+func (response ListOAuthClients200JSONResponse) VisitListOAuthClientsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOAuthClients400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListOAuthClients400JSONResponse) VisitListOAuthClientsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOAuthClients401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListOAuthClients401JSONResponse) VisitListOAuthClientsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOAuthClients403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListOAuthClients403JSONResponse) VisitListOAuthClientsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListOAuthClientsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListOAuthClientsdefaultJSONResponse) VisitListOAuthClientsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeOAuthClientRequestObject struct {
+	ClientID string `json:"client_id"`
+}
+
+type RevokeOAuthClientResponseObject interface {
+	VisitRevokeOAuthClientResponse(w http.ResponseWriter) error
+}
+
+type RevokeOAuthClient204Response struct {
+}
+
+func (response RevokeOAuthClient204Response) VisitRevokeOAuthClientResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RevokeOAuthClient400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevokeOAuthClient400JSONResponse) VisitRevokeOAuthClientResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeOAuthClient401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevokeOAuthClient401JSONResponse) VisitRevokeOAuthClientResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeOAuthClient403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RevokeOAuthClient403JSONResponse) VisitRevokeOAuthClientResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeOAuthClient404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RevokeOAuthClient404JSONResponse) VisitRevokeOAuthClientResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeOAuthClientdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevokeOAuthClientdefaultJSONResponse) VisitRevokeOAuthClientResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type RotateSigningKeysRequestObject struct {
 	Params RotateSigningKeysParams
 }
@@ -5386,6 +5972,177 @@ type UpdateUserdefaultJSONResponse struct {
 }
 
 func (response UpdateUserdefaultJSONResponse) VisitUpdateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplicationsRequestObject struct {
+}
+
+type ListApplicationsResponseObject interface {
+	VisitListApplicationsResponse(w http.ResponseWriter) error
+}
+
+type ListApplications200JSONResponse ApplicationList
+
+func (response ListApplications200JSONResponse) VisitListApplicationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplications400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListApplications400JSONResponse) VisitListApplicationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplications401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListApplications401JSONResponse) VisitListApplicationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplications403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListApplications403JSONResponse) VisitListApplicationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListApplicationsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListApplicationsdefaultJSONResponse) VisitListApplicationsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeApplicationRequestObject struct {
+	GrantID openapi_types.UUID `json:"grant_id"`
+}
+
+type RevokeApplicationResponseObject interface {
+	VisitRevokeApplicationResponse(w http.ResponseWriter) error
+}
+
+type RevokeApplication204Response struct {
+}
+
+func (response RevokeApplication204Response) VisitRevokeApplicationResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type RevokeApplication400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RevokeApplication400JSONResponse) VisitRevokeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeApplication401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RevokeApplication401JSONResponse) VisitRevokeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeApplication403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RevokeApplication403JSONResponse) VisitRevokeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeApplication404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response RevokeApplication404JSONResponse) VisitRevokeApplicationResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RevokeApplicationdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RevokeApplicationdefaultJSONResponse) VisitRevokeApplicationResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -7585,6 +8342,9 @@ type StrictServerInterface interface {
 	// GetJWKS Get the keys that access tokens are verified with
 	// (GET /.well-known/jwks.json)
 	GetJWKS(ctx context.Context, request GetJWKSRequestObject) (GetJWKSResponseObject, error)
+	// ListAudit What applications and assistants did
+	// (GET /api/v1/admin/audit)
+	ListAudit(ctx context.Context, request ListAuditRequestObject) (ListAuditResponseObject, error)
 	// ListBranches List branches
 	// (GET /api/v1/admin/branches)
 	ListBranches(ctx context.Context, request ListBranchesRequestObject) (ListBranchesResponseObject, error)
@@ -7630,6 +8390,12 @@ type StrictServerInterface interface {
 	// RevokeKey Revoke an API key
 	// (DELETE /api/v1/admin/keys/{key_id})
 	RevokeKey(ctx context.Context, request RevokeKeyRequestObject) (RevokeKeyResponseObject, error)
+	// ListOAuthClients List the clients that registered or presented a document
+	// (GET /api/v1/admin/oauth/clients)
+	ListOAuthClients(ctx context.Context, request ListOAuthClientsRequestObject) (ListOAuthClientsResponseObject, error)
+	// RevokeOAuthClient Remove a client and end its grants
+	// (DELETE /api/v1/admin/oauth/clients/{client_id})
+	RevokeOAuthClient(ctx context.Context, request RevokeOAuthClientRequestObject) (RevokeOAuthClientResponseObject, error)
 	// RotateSigningKeys Change the key that access tokens are signed with
 	// (POST /api/v1/admin/signing-keys/rotate)
 	RotateSigningKeys(ctx context.Context, request RotateSigningKeysRequestObject) (RotateSigningKeysResponseObject, error)
@@ -7648,6 +8414,12 @@ type StrictServerInterface interface {
 	// UpdateUser Change a user
 	// (PATCH /api/v1/admin/users/{user_id})
 	UpdateUser(ctx context.Context, request UpdateUserRequestObject) (UpdateUserResponseObject, error)
+	// ListApplications The applications that the caller has let in
+	// (GET /api/v1/auth/applications)
+	ListApplications(ctx context.Context, request ListApplicationsRequestObject) (ListApplicationsResponseObject, error)
+	// RevokeApplication Shut an application out again
+	// (DELETE /api/v1/auth/applications/{grant_id})
+	RevokeApplication(ctx context.Context, request RevokeApplicationRequestObject) (RevokeApplicationResponseObject, error)
 	// RequestMagicLink Ask for a link to sign in with
 	// (POST /api/v1/auth/magiclink)
 	RequestMagicLink(ctx context.Context, request RequestMagicLinkRequestObject) (RequestMagicLinkResponseObject, error)
@@ -7778,6 +8550,32 @@ func (sh *strictHandler) GetJWKS(ctx *gin.Context) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetJWKSResponseObject); ok {
 		if err := validResponse.VisitGetJWKSResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListAudit operation middleware
+func (sh *strictHandler) ListAudit(ctx *gin.Context, params ListAuditParams) {
+	var request ListAuditRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListAudit(ctx, request.(ListAuditRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListAudit")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListAuditResponseObject); ok {
+		if err := validResponse.VisitListAuditResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {
@@ -8247,6 +9045,58 @@ func (sh *strictHandler) RevokeKey(ctx *gin.Context, keyID openapi_types.UUID) {
 	}
 }
 
+// ListOAuthClients operation middleware
+func (sh *strictHandler) ListOAuthClients(ctx *gin.Context, params ListOAuthClientsParams) {
+	var request ListOAuthClientsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListOAuthClients(ctx, request.(ListOAuthClientsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListOAuthClients")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListOAuthClientsResponseObject); ok {
+		if err := validResponse.VisitListOAuthClientsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeOAuthClient operation middleware
+func (sh *strictHandler) RevokeOAuthClient(ctx *gin.Context, clientID string) {
+	var request RevokeOAuthClientRequestObject
+
+	request.ClientID = clientID
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeOAuthClient(ctx, request.(RevokeOAuthClientRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeOAuthClient")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RevokeOAuthClientResponseObject); ok {
+		if err := validResponse.VisitRevokeOAuthClientResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
 // RotateSigningKeys operation middleware
 func (sh *strictHandler) RotateSigningKeys(ctx *gin.Context, params RotateSigningKeysParams) {
 	var request RotateSigningKeysRequestObject
@@ -8430,6 +9280,56 @@ func (sh *strictHandler) UpdateUser(ctx *gin.Context, userID openapi_types.UUID)
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(UpdateUserResponseObject); ok {
 		if err := validResponse.VisitUpdateUserResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListApplications operation middleware
+func (sh *strictHandler) ListApplications(ctx *gin.Context) {
+	var request ListApplicationsRequestObject
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListApplications(ctx, request.(ListApplicationsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListApplications")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListApplicationsResponseObject); ok {
+		if err := validResponse.VisitListApplicationsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RevokeApplication operation middleware
+func (sh *strictHandler) RevokeApplication(ctx *gin.Context, grantID openapi_types.UUID) {
+	var request RevokeApplicationRequestObject
+
+	request.GrantID = grantID
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RevokeApplication(ctx, request.(RevokeApplicationRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RevokeApplication")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RevokeApplicationResponseObject); ok {
+		if err := validResponse.VisitRevokeApplicationResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

@@ -57,6 +57,54 @@ func (e ActivityEntryStatus) Valid() bool {
 	}
 }
 
+// Defines values for AuditArea.
+const (
+	AuditAreaMCP   AuditArea = "mcp"
+	AuditAreaOauth AuditArea = "oauth"
+)
+
+// Valid indicates whether the value is a known member of the AuditArea enum.
+func (e AuditArea) Valid() bool {
+	switch e {
+	case AuditAreaMCP:
+		return true
+	case AuditAreaOauth:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for AuthorizationAnswerAction.
+const (
+	AuthorizationAnswerActionAllow    AuthorizationAnswerAction = "allow"
+	AuthorizationAnswerActionCode     AuthorizationAnswerAction = "code"
+	AuthorizationAnswerActionDeny     AuthorizationAnswerAction = "deny"
+	AuthorizationAnswerActionSendCode AuthorizationAnswerAction = "send-code"
+	AuthorizationAnswerActionSignIn   AuthorizationAnswerAction = "sign-in"
+	AuthorizationAnswerActionSignOut  AuthorizationAnswerAction = "sign-out"
+)
+
+// Valid indicates whether the value is a known member of the AuthorizationAnswerAction enum.
+func (e AuthorizationAnswerAction) Valid() bool {
+	switch e {
+	case AuthorizationAnswerActionAllow:
+		return true
+	case AuthorizationAnswerActionCode:
+		return true
+	case AuthorizationAnswerActionDeny:
+		return true
+	case AuthorizationAnswerActionSendCode:
+		return true
+	case AuthorizationAnswerActionSignIn:
+		return true
+	case AuthorizationAnswerActionSignOut:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for BatchOperationMethod.
 const (
 	BatchOperationMethodDELETE BatchOperationMethod = "DELETE"
@@ -93,6 +141,7 @@ const (
 	BranchActionDeleted       BranchAction = "deleted"
 	BranchActionExpired       BranchAction = "expired"
 	BranchActionFailed        BranchAction = "failed"
+	BranchActionMigrated      BranchAction = "migrated"
 	BranchActionReady         BranchAction = "ready"
 	BranchActionReset         BranchAction = "reset"
 	BranchActionResetFailed   BranchAction = "reset_failed"
@@ -116,6 +165,8 @@ func (e BranchAction) Valid() bool {
 	case BranchActionExpired:
 		return true
 	case BranchActionFailed:
+		return true
+	case BranchActionMigrated:
 		return true
 	case BranchActionReady:
 		return true
@@ -297,6 +348,24 @@ const (
 func (e MagicLinkRequestCodeChallengeMethod) Valid() bool {
 	switch e {
 	case MagicLinkRequestCodeChallengeMethodS256:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for OAuthClientKind.
+const (
+	OAuthClientKindDocument   OAuthClientKind = "document"
+	OAuthClientKindRegistered OAuthClientKind = "registered"
+)
+
+// Valid indicates whether the value is a known member of the OAuthClientKind enum.
+func (e OAuthClientKind) Valid() bool {
+	switch e {
+	case OAuthClientKindDocument:
+		return true
+	case OAuthClientKindRegistered:
 		return true
 	default:
 		return false
@@ -632,8 +701,104 @@ type AdminUser struct {
 // AnyResult Any JSON value.
 type AnyResult = json.RawMessage
 
+// Application defines model for Application.
+type Application struct {
+	ClientID string `json:"client_id"`
+
+	// ClientName What it calls itself.
+	ClientName string             `json:"client_name"`
+	ClientURI  *string            `json:"client_uri,omitempty"`
+	CreatedAt  time.Time          `json:"created_at"`
+	ID         openapi_types.UUID `json:"id"`
+
+	// LastUsedAt When it last got tokens.
+	LastUsedAt *time.Time `json:"last_used_at"`
+	Scopes     []string   `json:"scopes"`
+}
+
+// ApplicationList Example: {"applications":[{"client_id":"mcp_bM3xQ0Zk2N1sTq8vYw4RhA","client_name":"My editor","created_at":"2026-11-21T09:00:00Z","id":"7d3c2a52-6f7d-4b32-9a6e-0a7c7d1f6f0e","last_used_at":"2026-11-21T10:00:00Z","scopes":["read:tables"]}]}
+type ApplicationList struct {
+	Applications []Application `json:"applications"`
+}
+
 // Arguments The arguments by name, or any value for a function with one unnamed argument.
 type Arguments = json.RawMessage
+
+// AuditArea Which part of the server an entry is from.
+type AuditArea string
+
+// AuditEntry defines model for AuditEntry.
+type AuditEntry struct {
+	// Action Of `oauth`: grant, refresh_reuse, revoke and the like; of `mcp`: the name of the tool.
+	Action string `json:"action"`
+
+	// Area Which part of the server an entry is from.
+	Area       AuditArea              `json:"area"`
+	At         time.Time              `json:"at"`
+	Branch     *string                `json:"branch,omitempty"`
+	ClientID   *string                `json:"client_id,omitempty"`
+	ClientName *string                `json:"client_name,omitempty"`
+	Details    map[string]interface{} `json:"details"`
+	DurationMs *float64               `json:"duration_ms,omitempty"`
+	ID         string                 `json:"id"`
+	IP         *string                `json:"ip,omitempty"`
+	KeyID      *openapi_types.UUID    `json:"key_id,omitempty"`
+
+	// Outcome `ok`, `denied` or `error`.
+	Outcome   string              `json:"outcome"`
+	RequestID *string             `json:"request_id,omitempty"`
+	UserID    *openapi_types.UUID `json:"user_id,omitempty"`
+}
+
+// AuditList Example: {"entries":[{"action":"query_table","area":"mcp","at":"2026-11-21T10:00:00Z","branch":"main","client_name":"My editor","details":{},"duration_ms":2.4,"id":"42","outcome":"ok","user_id":"5f9a2c9e-3d7a-4c0e-8a55-1b7b7a1d2c3d"}],"total":1}
+type AuditList struct {
+	Entries []AuditEntry `json:"entries"`
+	Total   int          `json:"total"`
+}
+
+// AuthorizationAnswer defines model for AuthorizationAnswer.
+type AuthorizationAnswer struct {
+	Action AuthorizationAnswerAction `json:"action"`
+	Code   *string                   `json:"code,omitempty"`
+
+	// Csrf Of the page.
+	Csrf     string  `json:"csrf"`
+	Email    *string `json:"email,omitempty"`
+	Password *string `json:"password,omitempty"`
+
+	// Scope What is allowed; once for each ticked box.
+	Scope []string `json:"scope,omitempty"`
+}
+
+// AuthorizationAnswerAction defines model for AuthorizationAnswer.Action.
+type AuthorizationAnswerAction string
+
+// AuthorizationServer Metadata of RFC 8414.
+type AuthorizationServer struct {
+	AuthorizationEndpoint string `json:"authorization_endpoint"`
+
+	// AuthorizationResponseIssParameterSupported RFC 9207.
+	AuthorizationResponseIssParameterSupported bool `json:"authorization_response_iss_parameter_supported"`
+
+	// ClientIDMetadataDocumentSupported Whether a client_id may be the https URL of a document that describes the client.
+	ClientIDMetadataDocumentSupported bool     `json:"client_id_metadata_document_supported"`
+	CodeChallengeMethodsSupported     []string `json:"code_challenge_methods_supported"`
+	GrantTypesSupported               []string `json:"grant_types_supported"`
+
+	// Issuer The setting public-base-url; the `iss` of answers.
+	Issuer             string   `json:"issuer"`
+	ProtectedResources []string `json:"protected_resources"`
+
+	// RegistrationEndpoint Absent when clients cannot register.
+	RegistrationEndpoint                   *string  `json:"registration_endpoint,omitempty"`
+	ResponseModesSupported                 []string `json:"response_modes_supported"`
+	ResponseTypesSupported                 []string `json:"response_types_supported"`
+	RevocationEndpoint                     string   `json:"revocation_endpoint"`
+	RevocationEndpointAuthMethodsSupported []string `json:"revocation_endpoint_auth_methods_supported"`
+	ScopesSupported                        []string `json:"scopes_supported"`
+	TokenEndpoint                          string   `json:"token_endpoint"`
+	TokenEndpointAuthMethodsSupported      []string `json:"token_endpoint_auth_methods_supported"`
+}
 
 // BatchOperation defines model for BatchOperation.
 type BatchOperation struct {
@@ -757,6 +922,26 @@ type BranchStatus string
 
 // BranchType `preview`: for a while. `persistent`: to stay.
 type BranchType string
+
+// ClientRegistration Client metadata (RFC 7591, section 2).
+type ClientRegistration struct {
+	// ClientName What users are asked to trust.
+	ClientName    *string  `json:"client_name,omitempty"`
+	ClientURI     *string  `json:"client_uri,omitempty"`
+	GrantTypes    []string `json:"grant_types,omitempty"`
+	LogoURI       *string  `json:"logo_uri,omitempty"`
+	RedirectURIs  []string `json:"redirect_uris"`
+	ResponseTypes []string `json:"response_types,omitempty"`
+
+	// Scope The scopes that are asked for when an authorization request names none.
+	Scope           *string `json:"scope,omitempty"`
+	SoftwareID      *string `json:"software_id,omitempty"`
+	SoftwareVersion *string `json:"software_version,omitempty"`
+
+	// TokenEndpointAuthMethod Whatever it is, the client gets `none`.
+	TokenEndpointAuthMethod *string                `json:"token_endpoint_auth_method,omitempty"`
+	AdditionalProperties    map[string]interface{} `json:"-"`
+}
 
 // CodeVerifier What `code_challenge` was made from.
 type CodeVerifier = string
@@ -1015,6 +1200,19 @@ type JSONPatchOperation struct {
 // JSONPatchOperationOp defines model for JSONPatchOperation.Op.
 type JSONPatchOperationOp string
 
+// JSONRPC A JSON-RPC 2.0 message.
+type JSONRPC struct {
+	Error map[string]interface{} `json:"error,omitempty"`
+
+	// ID A string or a number.
+	ID                   interface{}            `json:"id,omitempty"`
+	Jsonrpc              *string                `json:"jsonrpc,omitempty"`
+	Method               *string                `json:"method,omitempty"`
+	Params               map[string]interface{} `json:"params,omitempty"`
+	Result               map[string]interface{} `json:"result,omitempty"`
+	AdditionalProperties map[string]interface{} `json:"-"`
+}
+
 // JWK A public key (RFC 7517).
 type JWK struct {
 	Alg *string `json:"alg,omitempty"`
@@ -1107,6 +1305,87 @@ type Metadata map[string]interface{}
 // NotWritable Refused (`field_not_writable`), since administrators alone write it.
 type NotWritable = interface{}
 
+// OAuthClient defines model for OAuthClient.
+type OAuthClient struct {
+	ClientID   string    `json:"client_id"`
+	ClientName string    `json:"client_name"`
+	ClientURI  *string   `json:"client_uri,omitempty"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// Grants How many grants of users are alive.
+	Grants int64 `json:"grants"`
+
+	// Kind How it is known: by its registration, or by the document at the URL that is its id.
+	Kind         OAuthClientKind `json:"kind"`
+	LastUsedAt   *time.Time      `json:"last_used_at"`
+	RedirectURIs []string        `json:"redirect_uris"`
+	Scope        *string         `json:"scope,omitempty"`
+}
+
+// OAuthClientKind How it is known: by its registration, or by the document at the URL that is its id.
+type OAuthClientKind string
+
+// OAuthClientList Example: {"clients":[{"client_id":"mcp_bM3xQ0Zk2N1sTq8vYw4RhA","client_name":"My editor","created_at":"2026-11-21T09:00:00Z","grants":1,"kind":"registered","last_used_at":"2026-11-21T10:00:00Z","redirect_uris":["http://localhost:33418/callback"]}],"total":1}
+type OAuthClientList struct {
+	Clients []OAuthClient `json:"clients"`
+	Total   int           `json:"total"`
+}
+
+// OAuthError An error in the form of RFC 6749, section 5.2.
+type OAuthError struct {
+	// Error A registered identifier.
+	//
+	// Example: invalid_grant
+	Error string `json:"error"`
+
+	// ErrorDescription What was wrong; ASCII.
+	ErrorDescription *string `json:"error_description,omitempty"`
+}
+
+// OAuthRevocation defines model for OAuthRevocation.
+type OAuthRevocation struct {
+	// ClientID When given, a token of another client is left alone.
+	ClientID *string `json:"client_id,omitempty"`
+	Token    string  `json:"token"`
+
+	// TokenTypeHint `access_token` or `refresh_token`; only a hint.
+	TokenTypeHint *string `json:"token_type_hint,omitempty"`
+}
+
+// OAuthTokenRequest RFC 6749, sections 4.1.3 and 6.
+type OAuthTokenRequest struct {
+	ClientID string  `json:"client_id"`
+	Code     *string `json:"code,omitempty"`
+
+	// CodeVerifier PKCE (RFC 7636, section 4.5).
+	CodeVerifier *string `json:"code_verifier,omitempty"`
+
+	// GrantType `authorization_code` or `refresh_token`.
+	GrantType    string  `json:"grant_type"`
+	RedirectURI  *string `json:"redirect_uri,omitempty"`
+	RefreshToken *string `json:"refresh_token,omitempty"`
+	Resource     *string `json:"resource,omitempty"`
+	Scope        *string `json:"scope,omitempty"`
+}
+
+// OAuthTokens defines model for OAuthTokens.
+type OAuthTokens struct {
+	// AccessToken Opaque; begins with `mcp_at_`. Good for the MCP server only.
+	AccessToken string `json:"access_token"`
+
+	// ExpiresIn Seconds.
+	ExpiresIn int64 `json:"expires_in"`
+
+	// RefreshToken Begins with `mcp_rt_`.
+	RefreshToken string `json:"refresh_token"`
+
+	// Scope What the access token allows.
+	Scope string `json:"scope"`
+
+	// TokenType `Bearer`
+	TokenType string `json:"token_type"`
+}
+
 // OpenAPIDocument An OpenAPI document.
 type OpenAPIDocument = json.RawMessage
 
@@ -1150,6 +1429,17 @@ type PoolStatsResponse struct {
 	Pools map[string]PoolStats `json:"pools"`
 }
 
+// ProtectedResource Metadata of RFC 9728.
+type ProtectedResource struct {
+	AuthorizationServers   []string `json:"authorization_servers"`
+	BearerMethodsSupported []string `json:"bearer_methods_supported"`
+
+	// Resource The MCP server's URL.
+	Resource        string   `json:"resource"`
+	ResourceName    string   `json:"resource_name"`
+	ScopesSupported []string `json:"scopes_supported"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	// Checks What was looked at; `ok` or `failed`. The log says why.
@@ -1174,6 +1464,25 @@ type RedirectURL = string
 // RefreshRequest defines model for RefreshRequest.
 type RefreshRequest struct {
 	RefreshToken string `json:"refresh_token"`
+}
+
+// RegisteredClient The client as it is registered (RFC 7591, section 3.2.1).
+type RegisteredClient struct {
+	// ClientID Begins with `mcp_`.
+	ClientID string `json:"client_id"`
+
+	// ClientIDIssuedAt Seconds since 1970.
+	ClientIDIssuedAt        int64    `json:"client_id_issued_at"`
+	ClientName              string   `json:"client_name"`
+	ClientURI               *string  `json:"client_uri,omitempty"`
+	GrantTypes              []string `json:"grant_types"`
+	LogoURI                 *string  `json:"logo_uri,omitempty"`
+	RedirectURIs            []string `json:"redirect_uris"`
+	ResponseTypes           []string `json:"response_types"`
+	Scope                   *string  `json:"scope,omitempty"`
+	SoftwareID              *string  `json:"software_id,omitempty"`
+	SoftwareVersion         *string  `json:"software_version,omitempty"`
+	TokenEndpointAuthMethod string   `json:"token_endpoint_auth_method"`
 }
 
 // ResetBranch defines model for ResetBranch.
@@ -1583,6 +1892,15 @@ type IfNoneMatch = string
 // Limit defines model for Limit.
 type Limit = int32
 
+// MCPBranch defines model for MCPBranch.
+type MCPBranch = string
+
+// MCPFeatures defines model for MCPFeatures.
+type MCPFeatures = string
+
+// MCPReadOnly defines model for MCPReadOnly.
+type MCPReadOnly = bool
+
 // Offset defines model for Offset.
 type Offset = int32
 
@@ -1657,6 +1975,21 @@ type FunctionResult = AnyResult
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type LinkExpired = Error
 
+// MCPBadRequest A JSON-RPC 2.0 message.
+type MCPBadRequest = JSONRPC
+
+// MCPFailure A JSON-RPC 2.0 message.
+type MCPFailure = JSONRPC
+
+// MCPForbidden An error in the form of RFC 6749, section 5.2.
+type MCPForbidden = OAuthError
+
+// MCPNotFound A JSON-RPC 2.0 message.
+type MCPNotFound = JSONRPC
+
+// MCPUnauthorized An error in the form of RFC 6749, section 5.2.
+type MCPUnauthorized = OAuthError
+
 // NewSession defines model for NewSession.
 type NewSession = Session
 
@@ -1665,14 +1998,35 @@ type NewSession = Session
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type NotFound = Error
 
+// OAuthBadRequest An error in the form of RFC 6749, section 5.2.
+type OAuthBadRequest = OAuthError
+
+// OAuthFailure An error in the form of RFC 6749, section 5.2.
+type OAuthFailure = OAuthError
+
+// OAuthInvalidClient An error in the form of RFC 6749, section 5.2.
+type OAuthInvalidClient = OAuthError
+
+// OAuthLimited An error in the form of RFC 6749, section 5.2.
+type OAuthLimited = OAuthError
+
+// OAuthTooLarge An error in the form of RFC 6749, section 5.2.
+type OAuthTooLarge = OAuthError
+
 // OneRecord A record, with the columns of its table.
 type OneRecord = Record
+
+// ProtectedResourceMetadata Metadata of RFC 9728.
+type ProtectedResourceMetadata = ProtectedResource
 
 // RecordListApplicationJSON defines model for RecordList.
 type RecordListApplicationJSON = []Record
 
 // RecordListApplicationVndPgrstObjectPlusJSON A record, with the columns of its table.
 type RecordListApplicationVndPgrstObjectPlusJSON = Record
+
+// RegistrationClosed An error in the form of RFC 6749, section 5.2.
+type RegistrationClosed = OAuthError
 
 // RestAmbiguous An error, in PostgREST's form.
 //
@@ -1865,6 +2219,27 @@ type RecordBody = Record
 // RecordsBody A record, or an array of records.
 type RecordsBody = RecordOrRecords
 
+// ListAuditParams defines parameters for ListAudit.
+type ListAuditParams struct {
+	// Area Only entries of this area.
+	Area *AuditArea `form:"area,omitempty" json:"area,omitempty"`
+
+	// Action Only entries with this action, such as `grant`, or the name of a tool.
+	Action *string `form:"action,omitempty" json:"action,omitempty"`
+
+	// UserID Only what this user, or applications for her, did.
+	UserID *openapi_types.UUID `form:"user_id,omitempty" json:"user_id,omitempty"`
+
+	// ClientID Only what this client did.
+	ClientID *string `form:"client_id,omitempty" json:"client_id,omitempty"`
+
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
 // ListBranchesParams defines parameters for ListBranches.
 type ListBranchesParams struct {
 	// Status Only branches in this status.
@@ -1914,6 +2289,15 @@ type ListKeysParams struct {
 	// Type Only keys of this type.
 	Type *KeyType `form:"type,omitempty" json:"type,omitempty"`
 
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// ListOAuthClientsParams defines parameters for ListOAuthClients.
+type ListOAuthClientsParams struct {
 	// Limit How many entries to return at most.
 	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
 
@@ -2222,6 +2606,63 @@ type ReplaceRecordParams struct {
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
 
+// EndMCPSessionParams defines parameters for EndMCPSession.
+type EndMCPSessionParams struct {
+	// MCPSessionID The session.
+	MCPSessionID *string `json:"Mcp-Session-Id,omitempty"`
+}
+
+// ListenMCPParams defines parameters for ListenMCP.
+type ListenMCPParams struct {
+	// MCPSessionID The session.
+	MCPSessionID *string `json:"Mcp-Session-Id,omitempty"`
+}
+
+// CallMCPParams defines parameters for CallMCP.
+type CallMCPParams struct {
+	// ReadOnly Offer only what changes nothing.
+	ReadOnly *MCPReadOnly `form:"read_only,omitempty" json:"read_only,omitempty"`
+
+	// Features Offer only these groups, with commas between, such as `schema,tables`.
+	Features *MCPFeatures `form:"features,omitempty" json:"features,omitempty"`
+
+	// Branch Work on this branch and no other.
+	Branch *MCPBranch `form:"branch,omitempty" json:"branch,omitempty"`
+
+	// MCPProtocolVersion The revision that the client speaks.
+	MCPProtocolVersion *string `json:"MCP-Protocol-Version,omitempty"`
+
+	// MCPSessionID Of the older revisions.
+	MCPSessionID *string `json:"Mcp-Session-Id,omitempty"`
+}
+
+// AuthorizeParams defines parameters for Authorize.
+type AuthorizeParams struct {
+	// ResponseType `code`
+	ResponseType string `form:"response_type" json:"response_type"`
+
+	// ClientID Of a registration, or the URL of a client id metadata document.
+	ClientID string `form:"client_id" json:"client_id"`
+
+	// RedirectURI One of the client's, exactly; on a loopback address with any port (RFC 8252, section 7.3). May be left out by a client that has one.
+	RedirectURI *string `form:"redirect_uri,omitempty" json:"redirect_uri,omitempty"`
+
+	// Scope Scopes with spaces between; the default is all but those of branches and of changing the schema.
+	Scope *string `form:"scope,omitempty" json:"scope,omitempty"`
+
+	// State Comes back as it is.
+	State *string `form:"state,omitempty" json:"state,omitempty"`
+
+	// CodeChallenge PKCE (RFC 7636).
+	CodeChallenge string `form:"code_challenge" json:"code_challenge"`
+
+	// CodeChallengeMethod `S256`
+	CodeChallengeMethod string `form:"code_challenge_method" json:"code_challenge_method"`
+
+	// Resource The MCP server's URL (RFC 8707); the default.
+	Resource *string `form:"resource,omitempty" json:"resource,omitempty"`
+}
+
 // GetOpenAPIParams defines parameters for GetOpenAPI.
 type GetOpenAPIParams struct {
 	// XBranch Slug or id of the branch that the request is for; main where it is left out.
@@ -2487,6 +2928,21 @@ type UpdateRecordApplicationMergePatchPlusJSONRequestBody = Record
 // ReplaceRecordJSONRequestBody defines body for ReplaceRecord for application/json ContentType.
 type ReplaceRecordJSONRequestBody = Record
 
+// CallMCPJSONRequestBody defines body for CallMCP for application/json ContentType.
+type CallMCPJSONRequestBody = JSONRPC
+
+// AnswerAuthorizationFormdataRequestBody defines body for AnswerAuthorization for application/x-www-form-urlencoded ContentType.
+type AnswerAuthorizationFormdataRequestBody = AuthorizationAnswer
+
+// RegisterClientJSONRequestBody defines body for RegisterClient for application/json ContentType.
+type RegisterClientJSONRequestBody = ClientRegistration
+
+// RevokeTokenFormdataRequestBody defines body for RevokeToken for application/x-www-form-urlencoded ContentType.
+type RevokeTokenFormdataRequestBody = OAuthRevocation
+
+// IssueTokenFormdataRequestBody defines body for IssueToken for application/x-www-form-urlencoded ContentType.
+type IssueTokenFormdataRequestBody = OAuthTokenRequest
+
 // RestCallJSONRequestBody defines body for RestCall for application/json ContentType.
 type RestCallJSONRequestBody = Arguments
 
@@ -2507,6 +2963,350 @@ type RestInsertJSONRequestBody = RecordOrRecords
 
 // RestUpsertJSONRequestBody defines body for RestUpsert for application/json ContentType.
 type RestUpsertJSONRequestBody = Record
+
+// Getter for additional properties for ClientRegistration. Returns the specified
+// element and whether it was found
+func (a ClientRegistration) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for ClientRegistration
+func (a *ClientRegistration) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for ClientRegistration to handle AdditionalProperties
+func (a *ClientRegistration) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["client_name"]; found {
+		err = json.Unmarshal(raw, &a.ClientName)
+		if err != nil {
+			return fmt.Errorf("error reading 'client_name': %w", err)
+		}
+		delete(object, "client_name")
+	}
+
+	if raw, found := object["client_uri"]; found {
+		err = json.Unmarshal(raw, &a.ClientURI)
+		if err != nil {
+			return fmt.Errorf("error reading 'client_uri': %w", err)
+		}
+		delete(object, "client_uri")
+	}
+
+	if raw, found := object["grant_types"]; found {
+		err = json.Unmarshal(raw, &a.GrantTypes)
+		if err != nil {
+			return fmt.Errorf("error reading 'grant_types': %w", err)
+		}
+		delete(object, "grant_types")
+	}
+
+	if raw, found := object["logo_uri"]; found {
+		err = json.Unmarshal(raw, &a.LogoURI)
+		if err != nil {
+			return fmt.Errorf("error reading 'logo_uri': %w", err)
+		}
+		delete(object, "logo_uri")
+	}
+
+	if raw, found := object["redirect_uris"]; found {
+		err = json.Unmarshal(raw, &a.RedirectURIs)
+		if err != nil {
+			return fmt.Errorf("error reading 'redirect_uris': %w", err)
+		}
+		delete(object, "redirect_uris")
+	}
+
+	if raw, found := object["response_types"]; found {
+		err = json.Unmarshal(raw, &a.ResponseTypes)
+		if err != nil {
+			return fmt.Errorf("error reading 'response_types': %w", err)
+		}
+		delete(object, "response_types")
+	}
+
+	if raw, found := object["scope"]; found {
+		err = json.Unmarshal(raw, &a.Scope)
+		if err != nil {
+			return fmt.Errorf("error reading 'scope': %w", err)
+		}
+		delete(object, "scope")
+	}
+
+	if raw, found := object["software_id"]; found {
+		err = json.Unmarshal(raw, &a.SoftwareID)
+		if err != nil {
+			return fmt.Errorf("error reading 'software_id': %w", err)
+		}
+		delete(object, "software_id")
+	}
+
+	if raw, found := object["software_version"]; found {
+		err = json.Unmarshal(raw, &a.SoftwareVersion)
+		if err != nil {
+			return fmt.Errorf("error reading 'software_version': %w", err)
+		}
+		delete(object, "software_version")
+	}
+
+	if raw, found := object["token_endpoint_auth_method"]; found {
+		err = json.Unmarshal(raw, &a.TokenEndpointAuthMethod)
+		if err != nil {
+			return fmt.Errorf("error reading 'token_endpoint_auth_method': %w", err)
+		}
+		delete(object, "token_endpoint_auth_method")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for ClientRegistration to handle AdditionalProperties
+func (a ClientRegistration) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.ClientName != nil {
+		object["client_name"], err = json.Marshal(a.ClientName)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'client_name': %w", err)
+		}
+	}
+
+	if a.ClientURI != nil {
+		object["client_uri"], err = json.Marshal(a.ClientURI)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'client_uri': %w", err)
+		}
+	}
+
+	if a.GrantTypes != nil {
+		object["grant_types"], err = json.Marshal(a.GrantTypes)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'grant_types': %w", err)
+		}
+	}
+
+	if a.LogoURI != nil {
+		object["logo_uri"], err = json.Marshal(a.LogoURI)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'logo_uri': %w", err)
+		}
+	}
+
+	if a.RedirectURIs != nil {
+		object["redirect_uris"], err = json.Marshal(a.RedirectURIs)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'redirect_uris': %w", err)
+		}
+	}
+
+	if a.ResponseTypes != nil {
+		object["response_types"], err = json.Marshal(a.ResponseTypes)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'response_types': %w", err)
+		}
+	}
+
+	if a.Scope != nil {
+		object["scope"], err = json.Marshal(a.Scope)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'scope': %w", err)
+		}
+	}
+
+	if a.SoftwareID != nil {
+		object["software_id"], err = json.Marshal(a.SoftwareID)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'software_id': %w", err)
+		}
+	}
+
+	if a.SoftwareVersion != nil {
+		object["software_version"], err = json.Marshal(a.SoftwareVersion)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'software_version': %w", err)
+		}
+	}
+
+	if a.TokenEndpointAuthMethod != nil {
+		object["token_endpoint_auth_method"], err = json.Marshal(a.TokenEndpointAuthMethod)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'token_endpoint_auth_method': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
+
+// Getter for additional properties for JSONRPC. Returns the specified
+// element and whether it was found
+func (a JSONRPC) Get(fieldName string) (value interface{}, found bool) {
+	if a.AdditionalProperties != nil {
+		value, found = a.AdditionalProperties[fieldName]
+	}
+	return
+}
+
+// Setter for additional properties for JSONRPC
+func (a *JSONRPC) Set(fieldName string, value interface{}) {
+	if a.AdditionalProperties == nil {
+		a.AdditionalProperties = make(map[string]interface{})
+	}
+	a.AdditionalProperties[fieldName] = value
+}
+
+// Override default JSON handling for JSONRPC to handle AdditionalProperties
+func (a *JSONRPC) UnmarshalJSON(b []byte) error {
+	object := make(map[string]json.RawMessage)
+	err := json.Unmarshal(b, &object)
+	if err != nil {
+		return err
+	}
+
+	if raw, found := object["error"]; found {
+		err = json.Unmarshal(raw, &a.Error)
+		if err != nil {
+			return fmt.Errorf("error reading 'error': %w", err)
+		}
+		delete(object, "error")
+	}
+
+	if raw, found := object["id"]; found {
+		err = json.Unmarshal(raw, &a.ID)
+		if err != nil {
+			return fmt.Errorf("error reading 'id': %w", err)
+		}
+		delete(object, "id")
+	}
+
+	if raw, found := object["jsonrpc"]; found {
+		err = json.Unmarshal(raw, &a.Jsonrpc)
+		if err != nil {
+			return fmt.Errorf("error reading 'jsonrpc': %w", err)
+		}
+		delete(object, "jsonrpc")
+	}
+
+	if raw, found := object["method"]; found {
+		err = json.Unmarshal(raw, &a.Method)
+		if err != nil {
+			return fmt.Errorf("error reading 'method': %w", err)
+		}
+		delete(object, "method")
+	}
+
+	if raw, found := object["params"]; found {
+		err = json.Unmarshal(raw, &a.Params)
+		if err != nil {
+			return fmt.Errorf("error reading 'params': %w", err)
+		}
+		delete(object, "params")
+	}
+
+	if raw, found := object["result"]; found {
+		err = json.Unmarshal(raw, &a.Result)
+		if err != nil {
+			return fmt.Errorf("error reading 'result': %w", err)
+		}
+		delete(object, "result")
+	}
+
+	if len(object) != 0 {
+		a.AdditionalProperties = make(map[string]interface{})
+		for fieldName, fieldBuf := range object {
+			var fieldVal interface{}
+			err := json.Unmarshal(fieldBuf, &fieldVal)
+			if err != nil {
+				return fmt.Errorf("error unmarshaling field %s: %w", fieldName, err)
+			}
+			a.AdditionalProperties[fieldName] = fieldVal
+		}
+	}
+	return nil
+}
+
+// Override default JSON handling for JSONRPC to handle AdditionalProperties
+func (a JSONRPC) MarshalJSON() ([]byte, error) {
+	var err error
+	object := make(map[string]json.RawMessage)
+
+	if a.Error != nil {
+		object["error"], err = json.Marshal(a.Error)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'error': %w", err)
+		}
+	}
+
+	object["id"], err = json.Marshal(a.ID)
+	if err != nil {
+		return nil, fmt.Errorf("error marshaling 'id': %w", err)
+	}
+
+	if a.Jsonrpc != nil {
+		object["jsonrpc"], err = json.Marshal(a.Jsonrpc)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'jsonrpc': %w", err)
+		}
+	}
+
+	if a.Method != nil {
+		object["method"], err = json.Marshal(a.Method)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'method': %w", err)
+		}
+	}
+
+	if a.Params != nil {
+		object["params"], err = json.Marshal(a.Params)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'params': %w", err)
+		}
+	}
+
+	if a.Result != nil {
+		object["result"], err = json.Marshal(a.Result)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling 'result': %w", err)
+		}
+	}
+
+	for fieldName, field := range a.AdditionalProperties {
+		object[fieldName], err = json.Marshal(field)
+		if err != nil {
+			return nil, fmt.Errorf("error marshaling '%s': %w", fieldName, err)
+		}
+	}
+	return json.Marshal(object)
+}
 
 // AsSession returns the union data inside the SignUpAnswer as a Session
 func (t SignUpAnswer) AsSession() (Session, error) {
@@ -2650,6 +3450,29 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /.well-known/jwks.json (the `GetJWKS` operationId).
 	GetJWKS(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetAuthorizationServer What the authorization server can do (RFC 8414)
+	//
+	// Corresponds with GET /.well-known/oauth-authorization-server (the `GetAuthorizationServer` operationId).
+	GetAuthorizationServer(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProtectedResource What the MCP server is and who guards it (RFC 9728)
+	//
+	// Corresponds with GET /.well-known/oauth-protected-resource (the `GetProtectedResource` operationId).
+	GetProtectedResource(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetProtectedResourceOfPath The same, where clients look for it first (RFC 9728, section 3.1)
+	//
+	// Corresponds with GET /.well-known/oauth-protected-resource/mcp (the `GetProtectedResourceOfPath` operationId).
+	GetProtectedResourceOfPath(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListAudit What applications and assistants did
+	//
+	// For administrators and service keys: grants, refused refreshes, revocations (`oauth`), and each call of an MCP tool
+	// (`mcp`). Entries are kept for 90 days.
+	//
+	// Corresponds with GET /api/v1/admin/audit (the `ListAudit` operationId).
+	ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ListBranches List branches
 	//
@@ -2824,6 +3647,21 @@ type ClientInterface interface {
 	// Corresponds with DELETE /api/v1/admin/keys/{key_id} (the `RevokeKey` operationId).
 	RevokeKey(ctx context.Context, keyID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ListOAuthClients List the clients that registered or presented a document
+	//
+	// For administrators and service keys.
+	//
+	// Corresponds with GET /api/v1/admin/oauth/clients (the `ListOAuthClients` operationId).
+	ListOAuthClients(ctx context.Context, params *ListOAuthClientsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeOAuthClient Remove a client and end its grants
+	//
+	// For administrators and service keys. All its tokens stop working at once. A client with a metadata document may
+	// present it again; then users are asked anew.
+	//
+	// Corresponds with DELETE /api/v1/admin/oauth/clients/{client_id} (the `RevokeOAuthClient` operationId).
+	RevokeOAuthClient(ctx context.Context, clientID string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RotateSigningKeys Change the key that access tokens are signed with
 	//
 	// The new key is published at once and signs from five minutes later, when verifiers know it; the old one is
@@ -2890,6 +3728,18 @@ type ClientInterface interface {
 	//
 	// Corresponds with PATCH /api/v1/admin/users/{user_id} (the `UpdateUser` operationId).
 	UpdateUser(ctx context.Context, userID openapi_types.UUID, body UpdateUserJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListApplications The applications that the caller has let in
+	//
+	// Corresponds with GET /api/v1/auth/applications (the `ListApplications` operationId).
+	ListApplications(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeApplication Shut an application out again
+	//
+	// Its tokens stop working at once, on every server process.
+	//
+	// Corresponds with DELETE /api/v1/auth/applications/{grant_id} (the `RevokeApplication` operationId).
+	RevokeApplication(ctx context.Context, grantID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RequestMagicLinkWithBody Ask for a link to sign in with
 	//
@@ -3429,6 +4279,137 @@ type ClientInterface interface {
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// EndMCPSession End a session (older revisions)
+	//
+	// Corresponds with DELETE /mcp (the `EndMCPSession` operationId).
+	EndMCPSession(ctx context.Context, params *EndMCPSessionParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListenMCP The stream of a session's messages (older revisions)
+	//
+	// Corresponds with GET /mcp (the `ListenMCP` operationId).
+	ListenMCP(ctx context.Context, params *ListenMCPParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CallMCPWithBody A JSON-RPC message of the Model Context Protocol
+	//
+	// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+	// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+	// Tools run as the caller's database role, so that row-level security decides what they see.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /mcp (the `CallMCP` operationId).
+	CallMCPWithBody(ctx context.Context, params *CallMCPParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// CallMCP A JSON-RPC message of the Model Context Protocol
+	//
+	// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+	// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+	// Tools run as the caller's database role, so that row-level security decides what they see.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /mcp (the `CallMCP` operationId).
+	CallMCP(ctx context.Context, params *CallMCPParams, body CallMCPJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// Authorize Send the user here to allow a client something
+	//
+	// The user signs in and chooses what to allow; then the browser goes to `redirect_uri` with `code`, `state` and `iss`,
+	// or with `error`, `error_description`, `state` and `iss` (RFC 6749, section 4.1.2; RFC 9207). The code is good for
+	// 10 minutes and works once. When the client is unknown or the redirect URI is not one of its own, the browser is
+	// sent nowhere and shows why.
+	//
+	// Corresponds with GET /mcp/oauth/authorize (the `Authorize` operationId).
+	Authorize(ctx context.Context, params *AuthorizeParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ShowAuthorization The page where the user signs in, and then allows or refuses
+	//
+	// For people. Plain HTML with forms that post back to it; works without script.
+	//
+	// Corresponds with GET /mcp/oauth/authorize/{request} (the `ShowAuthorization` operationId).
+	ShowAuthorization(ctx context.Context, request openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AnswerAuthorizationWithBody What the page's forms post
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+	AnswerAuthorizationWithBody(ctx context.Context, request openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// AnswerAuthorizationWithFormdataBody What the page's forms post
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+	AnswerAuthorizationWithFormdataBody(ctx context.Context, request openapi_types.UUID, body AnswerAuthorizationFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RegisterClientWithBody Register a client (RFC 7591)
+	//
+	// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+	// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+	// anything within a day is removed.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+	RegisterClientWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RegisterClient Register a client (RFC 7591)
+	//
+	// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+	// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+	// anything within a day is removed.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+	RegisterClient(ctx context.Context, body RegisterClientJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeTokenWithBody Revoke a token (RFC 7009)
+	//
+	// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+	// once. The answer is the same for tokens that do not exist.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+	RevokeTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RevokeTokenWithFormdataBody Revoke a token (RFC 7009)
+	//
+	// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+	// once. The answer is the same for tokens that do not exist.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+	RevokeTokenWithFormdataBody(ctx context.Context, body RevokeTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// IssueTokenWithBody Exchange a code, or a refresh token, for tokens
+	//
+	// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+	// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+	// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+	// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+	// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+	IssueTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// IssueTokenWithFormdataBody Exchange a code, or a refresh token, for tokens
+	//
+	// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+	// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+	// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+	// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+	// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+	IssueTokenWithFormdataBody(ctx context.Context, body IssueTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetOpenAPI The OpenAPI description of what is served
 	//
 	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
@@ -3545,6 +4526,69 @@ type ClientInterface interface {
 // Corresponds with GET /.well-known/jwks.json (the `GetJWKS` operationId).
 func (c *Client) GetJWKS(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetJWKSRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetAuthorizationServer What the authorization server can do (RFC 8414)
+//
+// Corresponds with GET /.well-known/oauth-authorization-server (the `GetAuthorizationServer` operationId).
+func (c *Client) GetAuthorizationServer(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetAuthorizationServerRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProtectedResource What the MCP server is and who guards it (RFC 9728)
+//
+// Corresponds with GET /.well-known/oauth-protected-resource (the `GetProtectedResource` operationId).
+func (c *Client) GetProtectedResource(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProtectedResourceRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetProtectedResourceOfPath The same, where clients look for it first (RFC 9728, section 3.1)
+//
+// Corresponds with GET /.well-known/oauth-protected-resource/mcp (the `GetProtectedResourceOfPath` operationId).
+func (c *Client) GetProtectedResourceOfPath(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetProtectedResourceOfPathRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListAudit What applications and assistants did
+//
+// For administrators and service keys: grants, refused refreshes, revocations (`oauth`), and each call of an MCP tool
+// (`mcp`). Entries are kept for 90 days.
+//
+// Corresponds with GET /api/v1/admin/audit (the `ListAudit` operationId).
+func (c *Client) ListAudit(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListAuditRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -3918,6 +4962,41 @@ func (c *Client) RevokeKey(ctx context.Context, keyID openapi_types.UUID, reqEdi
 	return c.Client.Do(req)
 }
 
+// ListOAuthClients List the clients that registered or presented a document
+//
+// For administrators and service keys.
+//
+// Corresponds with GET /api/v1/admin/oauth/clients (the `ListOAuthClients` operationId).
+func (c *Client) ListOAuthClients(ctx context.Context, params *ListOAuthClientsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListOAuthClientsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeOAuthClient Remove a client and end its grants
+//
+// For administrators and service keys. All its tokens stop working at once. A client with a metadata document may
+// present it again; then users are asked anew.
+//
+// Corresponds with DELETE /api/v1/admin/oauth/clients/{client_id} (the `RevokeOAuthClient` operationId).
+func (c *Client) RevokeOAuthClient(ctx context.Context, clientID string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeOAuthClientRequest(c.Server, clientID)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RotateSigningKeys Change the key that access tokens are signed with
 //
 // The new key is published at once and signs from five minutes later, when verifiers know it; the old one is
@@ -4055,6 +5134,38 @@ func (c *Client) UpdateUserWithBody(ctx context.Context, userID openapi_types.UU
 // Corresponds with PATCH /api/v1/admin/users/{user_id} (the `UpdateUser` operationId).
 func (c *Client) UpdateUser(ctx context.Context, userID openapi_types.UUID, body UpdateUserJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewUpdateUserRequest(c.Server, userID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListApplications The applications that the caller has let in
+//
+// Corresponds with GET /api/v1/auth/applications (the `ListApplications` operationId).
+func (c *Client) ListApplications(ctx context.Context, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListApplicationsRequest(c.Server)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeApplication Shut an application out again
+//
+// Its tokens stop working at once, on every server process.
+//
+// Corresponds with DELETE /api/v1/auth/applications/{grant_id} (the `RevokeApplication` operationId).
+func (c *Client) RevokeApplication(ctx context.Context, grantID openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeApplicationRequest(c.Server, grantID)
 	if err != nil {
 		return nil, err
 	}
@@ -5123,6 +6234,277 @@ func (c *Client) GetHealth(ctx context.Context, reqEditors ...RequestEditorFn) (
 	return c.Client.Do(req)
 }
 
+// EndMCPSession End a session (older revisions)
+//
+// Corresponds with DELETE /mcp (the `EndMCPSession` operationId).
+func (c *Client) EndMCPSession(ctx context.Context, params *EndMCPSessionParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewEndMCPSessionRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListenMCP The stream of a session's messages (older revisions)
+//
+// Corresponds with GET /mcp (the `ListenMCP` operationId).
+func (c *Client) ListenMCP(ctx context.Context, params *ListenMCPParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListenMCPRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CallMCPWithBody A JSON-RPC message of the Model Context Protocol
+//
+// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+// Tools run as the caller's database role, so that row-level security decides what they see.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /mcp (the `CallMCP` operationId).
+func (c *Client) CallMCPWithBody(ctx context.Context, params *CallMCPParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCallMCPRequestWithBody(c.Server, params, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// CallMCP A JSON-RPC message of the Model Context Protocol
+//
+// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+// Tools run as the caller's database role, so that row-level security decides what they see.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /mcp (the `CallMCP` operationId).
+func (c *Client) CallMCP(ctx context.Context, params *CallMCPParams, body CallMCPJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewCallMCPRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// Authorize Send the user here to allow a client something
+//
+// The user signs in and chooses what to allow; then the browser goes to `redirect_uri` with `code`, `state` and `iss`,
+// or with `error`, `error_description`, `state` and `iss` (RFC 6749, section 4.1.2; RFC 9207). The code is good for
+// 10 minutes and works once. When the client is unknown or the redirect URI is not one of its own, the browser is
+// sent nowhere and shows why.
+//
+// Corresponds with GET /mcp/oauth/authorize (the `Authorize` operationId).
+func (c *Client) Authorize(ctx context.Context, params *AuthorizeParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAuthorizeRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ShowAuthorization The page where the user signs in, and then allows or refuses
+//
+// For people. Plain HTML with forms that post back to it; works without script.
+//
+// Corresponds with GET /mcp/oauth/authorize/{request} (the `ShowAuthorization` operationId).
+func (c *Client) ShowAuthorization(ctx context.Context, request openapi_types.UUID, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewShowAuthorizationRequest(c.Server, request)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AnswerAuthorizationWithBody What the page's forms post
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+func (c *Client) AnswerAuthorizationWithBody(ctx context.Context, request openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAnswerAuthorizationRequestWithBody(c.Server, request, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// AnswerAuthorizationWithFormdataBody What the page's forms post
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+func (c *Client) AnswerAuthorizationWithFormdataBody(ctx context.Context, request openapi_types.UUID, body AnswerAuthorizationFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewAnswerAuthorizationRequestWithFormdataBody(c.Server, request, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RegisterClientWithBody Register a client (RFC 7591)
+//
+// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+// anything within a day is removed.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+func (c *Client) RegisterClientWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRegisterClientRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RegisterClient Register a client (RFC 7591)
+//
+// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+// anything within a day is removed.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+func (c *Client) RegisterClient(ctx context.Context, body RegisterClientJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRegisterClientRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeTokenWithBody Revoke a token (RFC 7009)
+//
+// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+// once. The answer is the same for tokens that do not exist.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+func (c *Client) RevokeTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeTokenRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RevokeTokenWithFormdataBody Revoke a token (RFC 7009)
+//
+// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+// once. The answer is the same for tokens that do not exist.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+func (c *Client) RevokeTokenWithFormdataBody(ctx context.Context, body RevokeTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRevokeTokenRequestWithFormdataBody(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// IssueTokenWithBody Exchange a code, or a refresh token, for tokens
+//
+// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+func (c *Client) IssueTokenWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewIssueTokenRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// IssueTokenWithFormdataBody Exchange a code, or a refresh token, for tokens
+//
+// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+func (c *Client) IssueTokenWithFormdataBody(ctx context.Context, body IssueTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewIssueTokenRequestWithFormdataBody(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetOpenAPI The OpenAPI description of what is served
 //
 // This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
@@ -5408,6 +6790,201 @@ func NewGetJWKSRequest(server string) (*http.Request, error) {
 	queryURL, err := serverURL.Parse(operationPath)
 	if err != nil {
 		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetAuthorizationServerRequest constructs an http.Request for the GetAuthorizationServer method
+func NewGetAuthorizationServerRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/.well-known/oauth-authorization-server")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetProtectedResourceRequest constructs an http.Request for the GetProtectedResource method
+func NewGetProtectedResourceRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/.well-known/oauth-protected-resource")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetProtectedResourceOfPathRequest constructs an http.Request for the GetProtectedResourceOfPath method
+func NewGetProtectedResourceOfPathRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/.well-known/oauth-protected-resource/mcp")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListAuditRequest constructs an http.Request for the ListAudit method
+func NewListAuditRequest(server string, params *ListAuditParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/audit")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Area != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "area", *params.Area, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Action != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "action", *params.Action, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.UserID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "user_id", *params.UserID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.ClientID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "client_id", *params.ClientID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -6165,6 +7742,106 @@ func NewRevokeKeyRequest(server string, keyID openapi_types.UUID) (*http.Request
 	return req, nil
 }
 
+// NewListOAuthClientsRequest constructs an http.Request for the ListOAuthClients method
+func NewListOAuthClientsRequest(server string, params *ListOAuthClientsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/oauth/clients")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRevokeOAuthClientRequest constructs an http.Request for the RevokeOAuthClient method
+func NewRevokeOAuthClientRequest(server string, clientID string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "client_id", clientID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/oauth/clients/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
 // NewRotateSigningKeysRequest constructs an http.Request for the RotateSigningKeys method
 func NewRotateSigningKeysRequest(server string, params *RotateSigningKeysParams) (*http.Request, error) {
 	var err error
@@ -6460,6 +8137,67 @@ func NewUpdateUserRequestWithBody(server string, userID openapi_types.UUID, cont
 	}
 
 	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewListApplicationsRequest constructs an http.Request for the ListApplications method
+func NewListApplicationsRequest(server string) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/auth/applications")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRevokeApplicationRequest constructs an http.Request for the RevokeApplication method
+func NewRevokeApplicationRequest(server string, grantID openapi_types.UUID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "grant_id", grantID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/auth/applications/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
 
 	return req, nil
 }
@@ -8583,6 +10321,530 @@ func NewGetHealthRequest(server string) (*http.Request, error) {
 	return req, nil
 }
 
+// NewEndMCPSessionRequest constructs an http.Request for the EndMCPSession method
+func NewEndMCPSessionRequest(server string, params *EndMCPSessionParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.MCPSessionID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Mcp-Session-Id", *params.MCPSessionID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Mcp-Session-Id", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewListenMCPRequest constructs an http.Request for the ListenMCP method
+func NewListenMCPRequest(server string, params *ListenMCPParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.MCPSessionID != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "Mcp-Session-Id", *params.MCPSessionID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Mcp-Session-Id", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewCallMCPRequest calls the generic CallMCP builder with application/json body
+func NewCallMCPRequest(server string, params *CallMCPParams, body CallMCPJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewCallMCPRequestWithBody(server, params, "application/json", bodyReader)
+}
+
+// NewCallMCPRequestWithBody constructs an http.Request for the CallMCP method, with any body, and a specified content type
+func NewCallMCPRequestWithBody(server string, params *CallMCPParams, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.ReadOnly != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "read_only", *params.ReadOnly, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "boolean", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Features != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "features", *params.Features, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Branch != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "branch", *params.Branch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	if params != nil {
+
+		if params.MCPProtocolVersion != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "MCP-Protocol-Version", *params.MCPProtocolVersion, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("MCP-Protocol-Version", headerParam0)
+		}
+
+		if params.MCPSessionID != nil {
+			var headerParam1 string
+
+			headerParam1, err = runtime.StyleParamWithOptions("simple", false, "Mcp-Session-Id", *params.MCPSessionID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("Mcp-Session-Id", headerParam1)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewAuthorizeRequest constructs an http.Request for the Authorize method
+func NewAuthorizeRequest(server string, params *AuthorizeParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp/oauth/authorize")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "response_type", params.ResponseType, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "client_id", params.ClientID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.RedirectURI != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "redirect_uri", *params.RedirectURI, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Scope != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "scope", *params.Scope, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.State != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "state", *params.State, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "code_challenge", params.CodeChallenge, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if queryFrag, err := runtime.StyleParamWithOptions("form", true, "code_challenge_method", params.CodeChallengeMethod, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+			return nil, err
+		} else {
+			for _, qp := range strings.Split(queryFrag, "&") {
+				rawQueryFragments = append(rawQueryFragments, qp)
+			}
+		}
+
+		if params.Resource != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "resource", *params.Resource, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewShowAuthorizationRequest constructs an http.Request for the ShowAuthorization method
+func NewShowAuthorizationRequest(server string, request openapi_types.UUID) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "request", request, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp/oauth/authorize/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewAnswerAuthorizationRequestWithFormdataBody calls the generic AnswerAuthorization builder with application/x-www-form-urlencoded body
+func NewAnswerAuthorizationRequestWithFormdataBody(server string, request openapi_types.UUID, body AnswerAuthorizationFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewAnswerAuthorizationRequestWithBody(server, request, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewAnswerAuthorizationRequestWithBody constructs an http.Request for the AnswerAuthorization method, with any body, and a specified content type
+func NewAnswerAuthorizationRequestWithBody(server string, request openapi_types.UUID, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "request", request, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp/oauth/authorize/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRegisterClientRequest calls the generic RegisterClient builder with application/json body
+func NewRegisterClientRequest(server string, body RegisterClientJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewRegisterClientRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewRegisterClientRequestWithBody constructs an http.Request for the RegisterClient method, with any body, and a specified content type
+func NewRegisterClientRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp/oauth/register")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewRevokeTokenRequestWithFormdataBody calls the generic RevokeToken builder with application/x-www-form-urlencoded body
+func NewRevokeTokenRequestWithFormdataBody(server string, body RevokeTokenFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewRevokeTokenRequestWithBody(server, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewRevokeTokenRequestWithBody constructs an http.Request for the RevokeToken method, with any body, and a specified content type
+func NewRevokeTokenRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp/oauth/revoke")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewIssueTokenRequestWithFormdataBody calls the generic IssueToken builder with application/x-www-form-urlencoded body
+func NewIssueTokenRequestWithFormdataBody(server string, body IssueTokenFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewIssueTokenRequestWithBody(server, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewIssueTokenRequestWithBody constructs an http.Request for the IssueToken method, with any body, and a specified content type
+func NewIssueTokenRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/mcp/oauth/token")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetOpenAPIRequest constructs an http.Request for the GetOpenAPI method
 func NewGetOpenAPIRequest(server string, params *GetOpenAPIParams) (*http.Request, error) {
 	var err error
@@ -9606,6 +11868,37 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /.well-known/jwks.json (the `GetJWKS` operationId).
 	GetJWKSWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetJWKSResponse, error)
 
+	// GetAuthorizationServerWithResponse What the authorization server can do (RFC 8414)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /.well-known/oauth-authorization-server (the `GetAuthorizationServer` operationId).
+	GetAuthorizationServerWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAuthorizationServerResponse, error)
+
+	// GetProtectedResourceWithResponse What the MCP server is and who guards it (RFC 9728)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /.well-known/oauth-protected-resource (the `GetProtectedResource` operationId).
+	GetProtectedResourceWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetProtectedResourceResponse, error)
+
+	// GetProtectedResourceOfPathWithResponse The same, where clients look for it first (RFC 9728, section 3.1)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /.well-known/oauth-protected-resource/mcp (the `GetProtectedResourceOfPath` operationId).
+	GetProtectedResourceOfPathWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetProtectedResourceOfPathResponse, error)
+
+	// ListAuditWithResponse What applications and assistants did
+	//
+	// For administrators and service keys: grants, refused refreshes, revocations (`oauth`), and each call of an MCP tool
+	// (`mcp`). Entries are kept for 90 days.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/audit (the `ListAudit` operationId).
+	ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error)
+
 	// ListBranchesWithResponse List branches
 	//
 	// The branches that the caller may read, main among them for administrators and service keys, newest first.
@@ -9801,6 +12094,25 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with DELETE /api/v1/admin/keys/{key_id} (the `RevokeKey` operationId).
 	RevokeKeyWithResponse(ctx context.Context, keyID openapi_types.UUID, reqEditors ...RequestEditorFn) (*RevokeKeyResponse, error)
 
+	// ListOAuthClientsWithResponse List the clients that registered or presented a document
+	//
+	// For administrators and service keys.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/oauth/clients (the `ListOAuthClients` operationId).
+	ListOAuthClientsWithResponse(ctx context.Context, params *ListOAuthClientsParams, reqEditors ...RequestEditorFn) (*ListOAuthClientsResponse, error)
+
+	// RevokeOAuthClientWithResponse Remove a client and end its grants
+	//
+	// For administrators and service keys. All its tokens stop working at once. A client with a metadata document may
+	// present it again; then users are asked anew.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/admin/oauth/clients/{client_id} (the `RevokeOAuthClient` operationId).
+	RevokeOAuthClientWithResponse(ctx context.Context, clientID string, reqEditors ...RequestEditorFn) (*RevokeOAuthClientResponse, error)
+
 	// RotateSigningKeysWithResponse Change the key that access tokens are signed with
 	//
 	// The new key is published at once and signs from five minutes later, when verifiers know it; the old one is
@@ -9875,6 +12187,22 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with PATCH /api/v1/admin/users/{user_id} (the `UpdateUser` operationId).
 	UpdateUserWithResponse(ctx context.Context, userID openapi_types.UUID, body UpdateUserJSONRequestBody, reqEditors ...RequestEditorFn) (*UpdateUserResponse, error)
+
+	// ListApplicationsWithResponse The applications that the caller has let in
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/auth/applications (the `ListApplications` operationId).
+	ListApplicationsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListApplicationsResponse, error)
+
+	// RevokeApplicationWithResponse Shut an application out again
+	//
+	// Its tokens stop working at once, on every server process.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/auth/applications/{grant_id} (the `RevokeApplication` operationId).
+	RevokeApplicationWithResponse(ctx context.Context, grantID openapi_types.UUID, reqEditors ...RequestEditorFn) (*RevokeApplicationResponse, error)
 
 	// RequestMagicLinkWithBodyWithResponse Ask for a link to sign in with
 	//
@@ -10440,6 +12768,145 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /healthz (the `GetHealth` operationId).
 	GetHealthWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetHealthResponse, error)
 
+	// EndMCPSessionWithResponse End a session (older revisions)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /mcp (the `EndMCPSession` operationId).
+	EndMCPSessionWithResponse(ctx context.Context, params *EndMCPSessionParams, reqEditors ...RequestEditorFn) (*EndMCPSessionResponse, error)
+
+	// ListenMCPWithResponse The stream of a session's messages (older revisions)
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /mcp (the `ListenMCP` operationId).
+	ListenMCPWithResponse(ctx context.Context, params *ListenMCPParams, reqEditors ...RequestEditorFn) (*ListenMCPResponse, error)
+
+	// CallMCPWithBodyWithResponse A JSON-RPC message of the Model Context Protocol
+	//
+	// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+	// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+	// Tools run as the caller's database role, so that row-level security decides what they see.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp (the `CallMCP` operationId).
+	CallMCPWithBodyWithResponse(ctx context.Context, params *CallMCPParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CallMCPResponse, error)
+
+	// CallMCPWithResponse A JSON-RPC message of the Model Context Protocol
+	//
+	// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+	// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+	// Tools run as the caller's database role, so that row-level security decides what they see.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp (the `CallMCP` operationId).
+	CallMCPWithResponse(ctx context.Context, params *CallMCPParams, body CallMCPJSONRequestBody, reqEditors ...RequestEditorFn) (*CallMCPResponse, error)
+
+	// AuthorizeWithResponse Send the user here to allow a client something
+	//
+	// The user signs in and chooses what to allow; then the browser goes to `redirect_uri` with `code`, `state` and `iss`,
+	// or with `error`, `error_description`, `state` and `iss` (RFC 6749, section 4.1.2; RFC 9207). The code is good for
+	// 10 minutes and works once. When the client is unknown or the redirect URI is not one of its own, the browser is
+	// sent nowhere and shows why.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /mcp/oauth/authorize (the `Authorize` operationId).
+	AuthorizeWithResponse(ctx context.Context, params *AuthorizeParams, reqEditors ...RequestEditorFn) (*AuthorizeResponse, error)
+
+	// ShowAuthorizationWithResponse The page where the user signs in, and then allows or refuses
+	//
+	// For people. Plain HTML with forms that post back to it; works without script.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /mcp/oauth/authorize/{request} (the `ShowAuthorization` operationId).
+	ShowAuthorizationWithResponse(ctx context.Context, request openapi_types.UUID, reqEditors ...RequestEditorFn) (*ShowAuthorizationResponse, error)
+
+	// AnswerAuthorizationWithBodyWithResponse What the page's forms post
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+	AnswerAuthorizationWithBodyWithResponse(ctx context.Context, request openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AnswerAuthorizationResponse, error)
+
+	// AnswerAuthorizationWithFormdataBodyWithResponse What the page's forms post
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+	AnswerAuthorizationWithFormdataBodyWithResponse(ctx context.Context, request openapi_types.UUID, body AnswerAuthorizationFormdataRequestBody, reqEditors ...RequestEditorFn) (*AnswerAuthorizationResponse, error)
+
+	// RegisterClientWithBodyWithResponse Register a client (RFC 7591)
+	//
+	// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+	// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+	// anything within a day is removed.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+	RegisterClientWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterClientResponse, error)
+
+	// RegisterClientWithResponse Register a client (RFC 7591)
+	//
+	// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+	// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+	// anything within a day is removed.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+	RegisterClientWithResponse(ctx context.Context, body RegisterClientJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterClientResponse, error)
+
+	// RevokeTokenWithBodyWithResponse Revoke a token (RFC 7009)
+	//
+	// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+	// once. The answer is the same for tokens that do not exist.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+	RevokeTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeTokenResponse, error)
+
+	// RevokeTokenWithFormdataBodyWithResponse Revoke a token (RFC 7009)
+	//
+	// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+	// once. The answer is the same for tokens that do not exist.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+	RevokeTokenWithFormdataBodyWithResponse(ctx context.Context, body RevokeTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*RevokeTokenResponse, error)
+
+	// IssueTokenWithBodyWithResponse Exchange a code, or a refresh token, for tokens
+	//
+	// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+	// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+	// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+	// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+	// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+	IssueTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*IssueTokenResponse, error)
+
+	// IssueTokenWithFormdataBodyWithResponse Exchange a code, or a refresh token, for tokens
+	//
+	// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+	// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+	// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+	// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+	// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+	IssueTokenWithFormdataBodyWithResponse(ctx context.Context, body IssueTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*IssueTokenResponse, error)
+
 	// GetOpenAPIWithResponse The OpenAPI description of what is served
 	//
 	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
@@ -10615,6 +13082,247 @@ func (r GetJWKSResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetJWKSResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetAuthorizationServerResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuthorizationServer
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetAuthorizationServerResponse) GetJSON200() *AuthorizationServer {
+	return r.JSON200
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetAuthorizationServerResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetAuthorizationServerResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetAuthorizationServerResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetAuthorizationServerResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetAuthorizationServerResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetAuthorizationServerResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProtectedResourceResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ProtectedResourceMetadata
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProtectedResourceResponse) GetJSON200() *ProtectedResourceMetadata {
+	return r.JSON200
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetProtectedResourceResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetProtectedResourceResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProtectedResourceResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProtectedResourceResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProtectedResourceResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProtectedResourceResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+type GetProtectedResourceOfPathResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ProtectedResourceMetadata
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetProtectedResourceOfPathResponse) GetJSON200() *ProtectedResourceMetadata {
+	return r.JSON200
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetProtectedResourceOfPathResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetProtectedResourceOfPathResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetProtectedResourceOfPathResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetProtectedResourceOfPathResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetProtectedResourceOfPathResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetProtectedResourceOfPathResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListAuditResponse401Headers the declared response headers of an HTTP 401 response for ListAudit
+type ListAuditResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type ListAuditResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *AuditList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListAuditResponse401Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListAuditResponse) GetJSON200() *AuditList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListAuditResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListAuditResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListAuditResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListAuditResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListAuditResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListAuditResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListAuditResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListAuditResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -12104,6 +14812,158 @@ func (r RevokeKeyResponse) ContentType() string {
 	return ""
 }
 
+// ListOAuthClientsResponse401Headers the declared response headers of an HTTP 401 response for ListOAuthClients
+type ListOAuthClientsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type ListOAuthClientsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OAuthClientList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListOAuthClientsResponse401Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListOAuthClientsResponse) GetJSON200() *OAuthClientList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListOAuthClientsResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListOAuthClientsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListOAuthClientsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListOAuthClientsResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListOAuthClientsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListOAuthClientsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListOAuthClientsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListOAuthClientsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RevokeOAuthClientResponse401Headers the declared response headers of an HTTP 401 response for RevokeOAuthClient
+type RevokeOAuthClientResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type RevokeOAuthClientResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RevokeOAuthClientResponse401Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RevokeOAuthClientResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RevokeOAuthClientResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RevokeOAuthClientResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RevokeOAuthClientResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RevokeOAuthClientResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeOAuthClientResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeOAuthClientResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeOAuthClientResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeOAuthClientResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RotateSigningKeysResponse401Headers the declared response headers of an HTTP 401 response for RotateSigningKeys
 type RotateSigningKeysResponse401Headers struct {
 	WWWAuthenticate string
@@ -12638,6 +15498,158 @@ func (r UpdateUserResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r UpdateUserResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListApplicationsResponse401Headers the declared response headers of an HTTP 401 response for ListApplications
+type ListApplicationsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type ListApplicationsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *ApplicationList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListApplicationsResponse401Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListApplicationsResponse) GetJSON200() *ApplicationList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListApplicationsResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListApplicationsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListApplicationsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListApplicationsResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListApplicationsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListApplicationsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListApplicationsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListApplicationsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RevokeApplicationResponse401Headers the declared response headers of an HTTP 401 response for RevokeApplication
+type RevokeApplicationResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type RevokeApplicationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RevokeApplicationResponse401Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RevokeApplicationResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RevokeApplicationResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RevokeApplicationResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RevokeApplicationResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RevokeApplicationResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeApplicationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeApplicationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeApplicationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeApplicationResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -15945,6 +18957,666 @@ func (r GetHealthResponse) ContentType() string {
 	return ""
 }
 
+// EndMCPSessionResponse401Headers the declared response headers of an HTTP 401 response for EndMCPSession
+type EndMCPSessionResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type EndMCPSessionResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *MCPUnauthorized
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *MCPNotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *MCPFailure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *EndMCPSessionResponse401Headers
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r EndMCPSessionResponse) GetJSON401() *MCPUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r EndMCPSessionResponse) GetJSON404() *MCPNotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r EndMCPSessionResponse) GetJSONDefault() *MCPFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r EndMCPSessionResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r EndMCPSessionResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r EndMCPSessionResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r EndMCPSessionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListenMCPResponse401Headers the declared response headers of an HTTP 401 response for ListenMCP
+type ListenMCPResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+type ListenMCPResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *MCPUnauthorized
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *MCPNotFound
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *MCPFailure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListenMCPResponse401Headers
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListenMCPResponse) GetJSON401() *MCPUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r ListenMCPResponse) GetJSON404() *MCPNotFound {
+	return r.JSON404
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListenMCPResponse) GetJSONDefault() *MCPFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListenMCPResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListenMCPResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListenMCPResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListenMCPResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// CallMCPResponse401Headers the declared response headers of an HTTP 401 response for CallMCP
+type CallMCPResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// CallMCPResponse429Headers the declared response headers of an HTTP 429 response for CallMCP
+type CallMCPResponse429Headers struct {
+	RetryAfter int
+}
+
+type CallMCPResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *JSONRPC
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *MCPBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *MCPUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *MCPForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *MCPNotFound
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *MCPBadRequest
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *OAuthLimited
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *MCPFailure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *CallMCPResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *CallMCPResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r CallMCPResponse) GetJSON200() *JSONRPC {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r CallMCPResponse) GetJSON400() *MCPBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r CallMCPResponse) GetJSON401() *MCPUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r CallMCPResponse) GetJSON403() *MCPForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r CallMCPResponse) GetJSON404() *MCPNotFound {
+	return r.JSON404
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r CallMCPResponse) GetJSON413() *MCPBadRequest {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r CallMCPResponse) GetJSON429() *OAuthLimited {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r CallMCPResponse) GetJSONDefault() *MCPFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r CallMCPResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r CallMCPResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r CallMCPResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r CallMCPResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AuthorizeResponse303Headers the declared response headers of an HTTP 303 response for Authorize
+type AuthorizeResponse303Headers struct {
+	CacheControl string
+	Location     string
+}
+
+type AuthorizeResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// Headers303 the parsed response headers for an HTTP 303 response
+	Headers303 *AuthorizeResponse303Headers
+}
+
+// GetBody returns the raw response body bytes
+func (r AuthorizeResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AuthorizeResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AuthorizeResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AuthorizeResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ShowAuthorizationResponse200Headers the declared response headers of an HTTP 200 response for ShowAuthorization
+type ShowAuthorizationResponse200Headers struct {
+	CacheControl string
+}
+
+type ShowAuthorizationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *ShowAuthorizationResponse200Headers
+}
+
+// GetBody returns the raw response body bytes
+func (r ShowAuthorizationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ShowAuthorizationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ShowAuthorizationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ShowAuthorizationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// AnswerAuthorizationResponse200Headers the declared response headers of an HTTP 200 response for AnswerAuthorization
+type AnswerAuthorizationResponse200Headers struct {
+	CacheControl string
+}
+
+// AnswerAuthorizationResponse303Headers the declared response headers of an HTTP 303 response for AnswerAuthorization
+type AnswerAuthorizationResponse303Headers struct {
+	CacheControl string
+	Location     string
+}
+
+type AnswerAuthorizationResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *AnswerAuthorizationResponse200Headers
+	// Headers303 the parsed response headers for an HTTP 303 response
+	Headers303 *AnswerAuthorizationResponse303Headers
+}
+
+// GetBody returns the raw response body bytes
+func (r AnswerAuthorizationResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r AnswerAuthorizationResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r AnswerAuthorizationResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r AnswerAuthorizationResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RegisterClientResponse201Headers the declared response headers of an HTTP 201 response for RegisterClient
+type RegisterClientResponse201Headers struct {
+	CacheControl string
+}
+
+// RegisterClientResponse400Headers the declared response headers of an HTTP 400 response for RegisterClient
+type RegisterClientResponse400Headers struct {
+	CacheControl string
+}
+
+// RegisterClientResponse429Headers the declared response headers of an HTTP 429 response for RegisterClient
+type RegisterClientResponse429Headers struct {
+	RetryAfter int
+}
+
+type RegisterClientResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *RegisteredClient
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *OAuthBadRequest
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RegistrationClosed
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *OAuthTooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *OAuthLimited
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *OAuthFailure
+	// Headers201 the parsed response headers for an HTTP 201 response
+	Headers201 *RegisterClientResponse201Headers
+	// Headers400 the parsed response headers for an HTTP 400 response
+	Headers400 *RegisterClientResponse400Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RegisterClientResponse429Headers
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r RegisterClientResponse) GetJSON201() *RegisteredClient {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RegisterClientResponse) GetJSON400() *OAuthBadRequest {
+	return r.JSON400
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RegisterClientResponse) GetJSON403() *RegistrationClosed {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RegisterClientResponse) GetJSON413() *OAuthTooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RegisterClientResponse) GetJSON429() *OAuthLimited {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RegisterClientResponse) GetJSONDefault() *OAuthFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RegisterClientResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RegisterClientResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RegisterClientResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RegisterClientResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RevokeTokenResponse200Headers the declared response headers of an HTTP 200 response for RevokeToken
+type RevokeTokenResponse200Headers struct {
+	CacheControl string
+}
+
+// RevokeTokenResponse400Headers the declared response headers of an HTTP 400 response for RevokeToken
+type RevokeTokenResponse400Headers struct {
+	CacheControl string
+}
+
+// RevokeTokenResponse401Headers the declared response headers of an HTTP 401 response for RevokeToken
+type RevokeTokenResponse401Headers struct {
+	CacheControl    string
+	WWWAuthenticate string
+}
+
+// RevokeTokenResponse429Headers the declared response headers of an HTTP 429 response for RevokeToken
+type RevokeTokenResponse429Headers struct {
+	RetryAfter int
+}
+
+type RevokeTokenResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *OAuthBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *OAuthInvalidClient
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *OAuthTooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *OAuthLimited
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *OAuthFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RevokeTokenResponse200Headers
+	// Headers400 the parsed response headers for an HTTP 400 response
+	Headers400 *RevokeTokenResponse400Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RevokeTokenResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *RevokeTokenResponse429Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RevokeTokenResponse) GetJSON400() *OAuthBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RevokeTokenResponse) GetJSON401() *OAuthInvalidClient {
+	return r.JSON401
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r RevokeTokenResponse) GetJSON413() *OAuthTooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r RevokeTokenResponse) GetJSON429() *OAuthLimited {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RevokeTokenResponse) GetJSONDefault() *OAuthFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RevokeTokenResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RevokeTokenResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RevokeTokenResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RevokeTokenResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// IssueTokenResponse200Headers the declared response headers of an HTTP 200 response for IssueToken
+type IssueTokenResponse200Headers struct {
+	CacheControl string
+}
+
+// IssueTokenResponse400Headers the declared response headers of an HTTP 400 response for IssueToken
+type IssueTokenResponse400Headers struct {
+	CacheControl string
+}
+
+// IssueTokenResponse401Headers the declared response headers of an HTTP 401 response for IssueToken
+type IssueTokenResponse401Headers struct {
+	CacheControl    string
+	WWWAuthenticate string
+}
+
+// IssueTokenResponse429Headers the declared response headers of an HTTP 429 response for IssueToken
+type IssueTokenResponse429Headers struct {
+	RetryAfter int
+}
+
+type IssueTokenResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *OAuthTokens
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *OAuthBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *OAuthInvalidClient
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *OAuthTooLarge
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *OAuthLimited
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *OAuthFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *IssueTokenResponse200Headers
+	// Headers400 the parsed response headers for an HTTP 400 response
+	Headers400 *IssueTokenResponse400Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *IssueTokenResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *IssueTokenResponse429Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r IssueTokenResponse) GetJSON200() *OAuthTokens {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r IssueTokenResponse) GetJSON400() *OAuthBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r IssueTokenResponse) GetJSON401() *OAuthInvalidClient {
+	return r.JSON401
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r IssueTokenResponse) GetJSON413() *OAuthTooLarge {
+	return r.JSON413
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r IssueTokenResponse) GetJSON429() *OAuthLimited {
+	return r.JSON429
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r IssueTokenResponse) GetJSONDefault() *OAuthFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r IssueTokenResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r IssueTokenResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r IssueTokenResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r IssueTokenResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // GetOpenAPIResponse200Headers the declared response headers of an HTTP 200 response for GetOpenAPI
 type GetOpenAPIResponse200Headers struct {
 	ETag string
@@ -17236,6 +20908,61 @@ func (c *ClientWithResponses) GetJWKSWithResponse(ctx context.Context, reqEditor
 	return ParseGetJWKSResponse(rsp)
 }
 
+// GetAuthorizationServerWithResponse What the authorization server can do (RFC 8414)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /.well-known/oauth-authorization-server (the `GetAuthorizationServer` operationId).
+func (c *ClientWithResponses) GetAuthorizationServerWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetAuthorizationServerResponse, error) {
+	rsp, err := c.GetAuthorizationServer(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetAuthorizationServerResponse(rsp)
+}
+
+// GetProtectedResourceWithResponse What the MCP server is and who guards it (RFC 9728)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /.well-known/oauth-protected-resource (the `GetProtectedResource` operationId).
+func (c *ClientWithResponses) GetProtectedResourceWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetProtectedResourceResponse, error) {
+	rsp, err := c.GetProtectedResource(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProtectedResourceResponse(rsp)
+}
+
+// GetProtectedResourceOfPathWithResponse The same, where clients look for it first (RFC 9728, section 3.1)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /.well-known/oauth-protected-resource/mcp (the `GetProtectedResourceOfPath` operationId).
+func (c *ClientWithResponses) GetProtectedResourceOfPathWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*GetProtectedResourceOfPathResponse, error) {
+	rsp, err := c.GetProtectedResourceOfPath(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetProtectedResourceOfPathResponse(rsp)
+}
+
+// ListAuditWithResponse What applications and assistants did
+//
+// For administrators and service keys: grants, refused refreshes, revocations (`oauth`), and each call of an MCP tool
+// (`mcp`). Entries are kept for 90 days.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/audit (the `ListAudit` operationId).
+func (c *ClientWithResponses) ListAuditWithResponse(ctx context.Context, params *ListAuditParams, reqEditors ...RequestEditorFn) (*ListAuditResponse, error) {
+	rsp, err := c.ListAudit(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListAuditResponse(rsp)
+}
+
 // ListBranchesWithResponse List branches
 //
 // The branches that the caller may read, main among them for administrators and service keys, newest first.
@@ -17545,6 +21272,37 @@ func (c *ClientWithResponses) RevokeKeyWithResponse(ctx context.Context, keyID o
 	return ParseRevokeKeyResponse(rsp)
 }
 
+// ListOAuthClientsWithResponse List the clients that registered or presented a document
+//
+// For administrators and service keys.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/oauth/clients (the `ListOAuthClients` operationId).
+func (c *ClientWithResponses) ListOAuthClientsWithResponse(ctx context.Context, params *ListOAuthClientsParams, reqEditors ...RequestEditorFn) (*ListOAuthClientsResponse, error) {
+	rsp, err := c.ListOAuthClients(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListOAuthClientsResponse(rsp)
+}
+
+// RevokeOAuthClientWithResponse Remove a client and end its grants
+//
+// For administrators and service keys. All its tokens stop working at once. A client with a metadata document may
+// present it again; then users are asked anew.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/admin/oauth/clients/{client_id} (the `RevokeOAuthClient` operationId).
+func (c *ClientWithResponses) RevokeOAuthClientWithResponse(ctx context.Context, clientID string, reqEditors ...RequestEditorFn) (*RevokeOAuthClientResponse, error) {
+	rsp, err := c.RevokeOAuthClient(ctx, clientID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeOAuthClientResponse(rsp)
+}
+
 // RotateSigningKeysWithResponse Change the key that access tokens are signed with
 //
 // The new key is published at once and signs from five minutes later, when verifiers know it; the old one is
@@ -17666,6 +21424,34 @@ func (c *ClientWithResponses) UpdateUserWithResponse(ctx context.Context, userID
 		return nil, err
 	}
 	return ParseUpdateUserResponse(rsp)
+}
+
+// ListApplicationsWithResponse The applications that the caller has let in
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/auth/applications (the `ListApplications` operationId).
+func (c *ClientWithResponses) ListApplicationsWithResponse(ctx context.Context, reqEditors ...RequestEditorFn) (*ListApplicationsResponse, error) {
+	rsp, err := c.ListApplications(ctx, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListApplicationsResponse(rsp)
+}
+
+// RevokeApplicationWithResponse Shut an application out again
+//
+// Its tokens stop working at once, on every server process.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/auth/applications/{grant_id} (the `RevokeApplication` operationId).
+func (c *ClientWithResponses) RevokeApplicationWithResponse(ctx context.Context, grantID openapi_types.UUID, reqEditors ...RequestEditorFn) (*RevokeApplicationResponse, error) {
+	rsp, err := c.RevokeApplication(ctx, grantID, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeApplicationResponse(rsp)
 }
 
 // RequestMagicLinkWithBodyWithResponse Ask for a link to sign in with
@@ -18544,6 +22330,229 @@ func (c *ClientWithResponses) GetHealthWithResponse(ctx context.Context, reqEdit
 	return ParseGetHealthResponse(rsp)
 }
 
+// EndMCPSessionWithResponse End a session (older revisions)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /mcp (the `EndMCPSession` operationId).
+func (c *ClientWithResponses) EndMCPSessionWithResponse(ctx context.Context, params *EndMCPSessionParams, reqEditors ...RequestEditorFn) (*EndMCPSessionResponse, error) {
+	rsp, err := c.EndMCPSession(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseEndMCPSessionResponse(rsp)
+}
+
+// ListenMCPWithResponse The stream of a session's messages (older revisions)
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /mcp (the `ListenMCP` operationId).
+func (c *ClientWithResponses) ListenMCPWithResponse(ctx context.Context, params *ListenMCPParams, reqEditors ...RequestEditorFn) (*ListenMCPResponse, error) {
+	rsp, err := c.ListenMCP(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListenMCPResponse(rsp)
+}
+
+// CallMCPWithBodyWithResponse A JSON-RPC message of the Model Context Protocol
+//
+// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+// Tools run as the caller's database role, so that row-level security decides what they see.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp (the `CallMCP` operationId).
+func (c *ClientWithResponses) CallMCPWithBodyWithResponse(ctx context.Context, params *CallMCPParams, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*CallMCPResponse, error) {
+	rsp, err := c.CallMCPWithBody(ctx, params, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCallMCPResponse(rsp)
+}
+
+// CallMCPWithResponse A JSON-RPC message of the Model Context Protocol
+//
+// Streamable HTTP as of the revisions 2026-07-28 (without sessions) and 2025-03-26 to 2025-11-25 (with
+// `initialize`), and bare JSON-RPC requests such as `tools/list`. Lists hold what the credentials' scopes allow.
+// Tools run as the caller's database role, so that row-level security decides what they see.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp (the `CallMCP` operationId).
+func (c *ClientWithResponses) CallMCPWithResponse(ctx context.Context, params *CallMCPParams, body CallMCPJSONRequestBody, reqEditors ...RequestEditorFn) (*CallMCPResponse, error) {
+	rsp, err := c.CallMCP(ctx, params, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseCallMCPResponse(rsp)
+}
+
+// AuthorizeWithResponse Send the user here to allow a client something
+//
+// The user signs in and chooses what to allow; then the browser goes to `redirect_uri` with `code`, `state` and `iss`,
+// or with `error`, `error_description`, `state` and `iss` (RFC 6749, section 4.1.2; RFC 9207). The code is good for
+// 10 minutes and works once. When the client is unknown or the redirect URI is not one of its own, the browser is
+// sent nowhere and shows why.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /mcp/oauth/authorize (the `Authorize` operationId).
+func (c *ClientWithResponses) AuthorizeWithResponse(ctx context.Context, params *AuthorizeParams, reqEditors ...RequestEditorFn) (*AuthorizeResponse, error) {
+	rsp, err := c.Authorize(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAuthorizeResponse(rsp)
+}
+
+// ShowAuthorizationWithResponse The page where the user signs in, and then allows or refuses
+//
+// For people. Plain HTML with forms that post back to it; works without script.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /mcp/oauth/authorize/{request} (the `ShowAuthorization` operationId).
+func (c *ClientWithResponses) ShowAuthorizationWithResponse(ctx context.Context, request openapi_types.UUID, reqEditors ...RequestEditorFn) (*ShowAuthorizationResponse, error) {
+	rsp, err := c.ShowAuthorization(ctx, request, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseShowAuthorizationResponse(rsp)
+}
+
+// AnswerAuthorizationWithBodyWithResponse What the page's forms post
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+func (c *ClientWithResponses) AnswerAuthorizationWithBodyWithResponse(ctx context.Context, request openapi_types.UUID, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*AnswerAuthorizationResponse, error) {
+	rsp, err := c.AnswerAuthorizationWithBody(ctx, request, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAnswerAuthorizationResponse(rsp)
+}
+
+// AnswerAuthorizationWithFormdataBodyWithResponse What the page's forms post
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/authorize/{request} (the `AnswerAuthorization` operationId).
+func (c *ClientWithResponses) AnswerAuthorizationWithFormdataBodyWithResponse(ctx context.Context, request openapi_types.UUID, body AnswerAuthorizationFormdataRequestBody, reqEditors ...RequestEditorFn) (*AnswerAuthorizationResponse, error) {
+	rsp, err := c.AnswerAuthorizationWithFormdataBody(ctx, request, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseAnswerAuthorizationResponse(rsp)
+}
+
+// RegisterClientWithBodyWithResponse Register a client (RFC 7591)
+//
+// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+// anything within a day is removed.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+func (c *ClientWithResponses) RegisterClientWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RegisterClientResponse, error) {
+	rsp, err := c.RegisterClientWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRegisterClientResponse(rsp)
+}
+
+// RegisterClientWithResponse Register a client (RFC 7591)
+//
+// Makes a public client: it has no secret, and proves itself by PKCE. Each redirect URI must match an entry of
+// `mcp.oauth.allowed_redirect_uris`. Members that are not named here are ignored. A client that no user allows
+// anything within a day is removed.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/register (the `RegisterClient` operationId).
+func (c *ClientWithResponses) RegisterClientWithResponse(ctx context.Context, body RegisterClientJSONRequestBody, reqEditors ...RequestEditorFn) (*RegisterClientResponse, error) {
+	rsp, err := c.RegisterClient(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRegisterClientResponse(rsp)
+}
+
+// RevokeTokenWithBodyWithResponse Revoke a token (RFC 7009)
+//
+// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+// once. The answer is the same for tokens that do not exist.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+func (c *ClientWithResponses) RevokeTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*RevokeTokenResponse, error) {
+	rsp, err := c.RevokeTokenWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeTokenResponse(rsp)
+}
+
+// RevokeTokenWithFormdataBodyWithResponse Revoke a token (RFC 7009)
+//
+// Revoking an access token ends that token; revoking a refresh token ends all tokens of the same grant. It counts at
+// once. The answer is the same for tokens that do not exist.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/revoke (the `RevokeToken` operationId).
+func (c *ClientWithResponses) RevokeTokenWithFormdataBodyWithResponse(ctx context.Context, body RevokeTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*RevokeTokenResponse, error) {
+	rsp, err := c.RevokeTokenWithFormdataBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRevokeTokenResponse(rsp)
+}
+
+// IssueTokenWithBodyWithResponse Exchange a code, or a refresh token, for tokens
+//
+// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+func (c *ClientWithResponses) IssueTokenWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*IssueTokenResponse, error) {
+	rsp, err := c.IssueTokenWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseIssueTokenResponse(rsp)
+}
+
+// IssueTokenWithFormdataBodyWithResponse Exchange a code, or a refresh token, for tokens
+//
+// `authorization_code` needs `code`, `redirect_uri`, `client_id` and `code_verifier`; `refresh_token` needs
+// `refresh_token` and `client_id`, and takes a narrower `scope`. A refresh token works once: its use gives a new pair.
+// A code or refresh token that is used again ends everything that came from it; only a client that repeats itself
+// within a minute, before it used the new pair, is merely refused. Errors are `invalid_request`, `invalid_grant`,
+// `invalid_scope`, `invalid_target`, `unsupported_grant_type` and, with status 401, `invalid_client`.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /mcp/oauth/token (the `IssueToken` operationId).
+func (c *ClientWithResponses) IssueTokenWithFormdataBodyWithResponse(ctx context.Context, body IssueTokenFormdataRequestBody, reqEditors ...RequestEditorFn) (*IssueTokenResponse, error) {
+	rsp, err := c.IssueTokenWithFormdataBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseIssueTokenResponse(rsp)
+}
+
 // GetOpenAPIWithResponse The OpenAPI description of what is served
 //
 // This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
@@ -18806,6 +22815,193 @@ func ParseGetJWKSResponse(rsp *http.Response) (*GetJWKSResponse, error) {
 			headers.CacheControl = value
 		}
 		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetAuthorizationServerResponse parses an HTTP response from a GetAuthorizationServerWithResponse call
+func ParseGetAuthorizationServerResponse(rsp *http.Response) (*GetAuthorizationServerResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetAuthorizationServerResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuthorizationServer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetProtectedResourceResponse parses an HTTP response from a GetProtectedResourceWithResponse call
+func ParseGetProtectedResourceResponse(rsp *http.Response) (*GetProtectedResourceResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProtectedResourceResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ProtectedResourceMetadata
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseGetProtectedResourceOfPathResponse parses an HTTP response from a GetProtectedResourceOfPathWithResponse call
+func ParseGetProtectedResourceOfPathResponse(rsp *http.Response) (*GetProtectedResourceOfPathResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetProtectedResourceOfPathResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ProtectedResourceMetadata
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	return response, nil
+}
+
+// ParseListAuditResponse parses an HTTP response from a ListAuditWithResponse call
+func ParseListAuditResponse(rsp *http.Response) (*ListAuditResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListAuditResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest AuditList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListAuditResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -20213,6 +24409,143 @@ func ParseRevokeKeyResponse(rsp *http.Response) (*RevokeKeyResponse, error) {
 	return response, nil
 }
 
+// ParseListOAuthClientsResponse parses an HTTP response from a ListOAuthClientsWithResponse call
+func ParseListOAuthClientsResponse(rsp *http.Response) (*ListOAuthClientsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListOAuthClientsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OAuthClientList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListOAuthClientsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRevokeOAuthClientResponse parses an HTTP response from a RevokeOAuthClientWithResponse call
+func ParseRevokeOAuthClientResponse(rsp *http.Response) (*RevokeOAuthClientResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeOAuthClientResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers RevokeOAuthClientResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	}
+
+	return response, nil
+}
+
 // ParseRotateSigningKeysResponse parses an HTTP response from a RotateSigningKeysWithResponse call
 func ParseRotateSigningKeysResponse(rsp *http.Response) (*RotateSigningKeysResponse, error) {
 	bodyBytes, err := io.ReadAll(rsp.Body)
@@ -20703,6 +25036,143 @@ func ParseUpdateUserResponse(rsp *http.Response) (*UpdateUserResponse, error) {
 			headers.RetryAfter = value
 		}
 		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListApplicationsResponse parses an HTTP response from a ListApplicationsWithResponse call
+func ParseListApplicationsResponse(rsp *http.Response) (*ListApplicationsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListApplicationsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest ApplicationList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListApplicationsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRevokeApplicationResponse parses an HTTP response from a RevokeApplicationWithResponse call
+func ParseRevokeApplicationResponse(rsp *http.Response) (*RevokeApplicationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeApplicationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers RevokeApplicationResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
 	}
 
 	return response, nil
@@ -24247,6 +28717,672 @@ func ParseGetHealthResponse(rsp *http.Response) (*GetHealthResponse, error) {
 		}
 		response.JSONDefault = &dest
 
+	}
+
+	return response, nil
+}
+
+// ParseEndMCPSessionResponse parses an HTTP response from a EndMCPSessionWithResponse call
+func ParseEndMCPSessionResponse(rsp *http.Response) (*EndMCPSessionResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &EndMCPSessionResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest MCPUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest MCPNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case rsp.StatusCode == 405:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest MCPFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 404:
+	// Content-type (text/plain) unsupported
+
+	case true:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers EndMCPSessionResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListenMCPResponse parses an HTTP response from a ListenMCPWithResponse call
+func ParseListenMCPResponse(rsp *http.Response) (*ListenMCPResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListenMCPResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest MCPUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest MCPNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case rsp.StatusCode == 405:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest MCPFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 404:
+	// Content-type (text/plain) unsupported
+
+	case true:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListenMCPResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseCallMCPResponse parses an HTTP response from a CallMCPWithResponse call
+func ParseCallMCPResponse(rsp *http.Response) (*CallMCPResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &CallMCPResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest JSONRPC
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case rsp.StatusCode == 202:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest MCPBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest MCPUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest MCPForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest MCPNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest MCPBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest OAuthLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest MCPFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	case rsp.StatusCode == 200:
+	// Content-type (text/event-stream) unsupported
+
+	case rsp.StatusCode == 400:
+	// Content-type (text/plain) unsupported
+
+	case rsp.StatusCode == 404:
+	// Content-type (text/plain) unsupported
+
+	case rsp.StatusCode == 413:
+	// Content-type (text/plain) unsupported
+
+	case true:
+		// Content-type (text/plain) unsupported
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers CallMCPResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers CallMCPResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAuthorizeResponse parses an HTTP response from a AuthorizeWithResponse call
+func ParseAuthorizeResponse(rsp *http.Response) (*AuthorizeResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AuthorizeResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 303:
+		var headers AuthorizeResponse303Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers303 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseShowAuthorizationResponse parses an HTTP response from a ShowAuthorizationWithResponse call
+func ParseShowAuthorizationResponse(rsp *http.Response) (*ShowAuthorizationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ShowAuthorizationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers ShowAuthorizationResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseAnswerAuthorizationResponse parses an HTTP response from a AnswerAuthorizationWithResponse call
+func ParseAnswerAuthorizationResponse(rsp *http.Response) (*AnswerAuthorizationResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &AnswerAuthorizationResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers AnswerAuthorizationResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 303:
+		var headers AnswerAuthorizationResponse303Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("Location"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Location", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Location = value
+		}
+		response.Headers303 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRegisterClientResponse parses an HTTP response from a RegisterClientWithResponse call
+func ParseRegisterClientResponse(rsp *http.Response) (*RegisterClientResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RegisterClientResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest RegisteredClient
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest OAuthBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RegistrationClosed
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest OAuthTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest OAuthLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest OAuthFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 201:
+		var headers RegisterClientResponse201Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers201 = &headers
+	case rsp.StatusCode == 400:
+		var headers RegisterClientResponse400Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers400 = &headers
+	case rsp.StatusCode == 429:
+		var headers RegisterClientResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRevokeTokenResponse parses an HTTP response from a RevokeTokenWithResponse call
+func ParseRevokeTokenResponse(rsp *http.Response) (*RevokeTokenResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RevokeTokenResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest OAuthBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest OAuthInvalidClient
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest OAuthTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest OAuthLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest OAuthFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RevokeTokenResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 400:
+		var headers RevokeTokenResponse400Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers400 = &headers
+	case rsp.StatusCode == 401:
+		var headers RevokeTokenResponse401Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers RevokeTokenResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseIssueTokenResponse parses an HTTP response from a IssueTokenWithResponse call
+func ParseIssueTokenResponse(rsp *http.Response) (*IssueTokenResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &IssueTokenResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest OAuthTokens
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest OAuthBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest OAuthInvalidClient
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest OAuthTooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest OAuthLimited
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest OAuthFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers IssueTokenResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 400:
+		var headers IssueTokenResponse400Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers400 = &headers
+	case rsp.StatusCode == 401:
+		var headers IssueTokenResponse401Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers IssueTokenResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
 	}
 
 	return response, nil

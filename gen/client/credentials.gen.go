@@ -38,3 +38,13 @@ func WithBearerAuth(credential string) ClientOption {
 		return nil
 	})
 }
+
+// WithMCPToken sends credential with every request, in the header Authorization.
+//
+// An access token of the OAuth endpoints (`mcp_at_…`). It is good for the MCP server only.
+func WithMCPToken(credential string) ClientOption {
+	return WithRequestEditorFn(func(_ context.Context, req *http.Request) error {
+		req.Header.Set("Authorization", "Bearer "+credential)
+		return nil
+	})
+}

@@ -21,3 +21,14 @@ func (q *Queries) GetInstallationID(ctx context.Context) (uuid.UUID, error) {
 	err := row.Scan(&id)
 	return id, err
 }
+
+const getMCPStateKey = `-- name: GetMCPStateKey :one
+select mcp_state_key from installation
+`
+
+func (q *Queries) GetMCPStateKey(ctx context.Context) ([]byte, error) {
+	row := q.db.QueryRow(ctx, getMCPStateKey)
+	var mcp_state_key []byte
+	err := row.Scan(&mcp_state_key)
+	return mcp_state_key, err
+}

@@ -147,6 +147,7 @@ const (
 	BranchActionAccessRevoked BranchAction = "access_revoked"
 	BranchActionCloned        BranchAction = "cloned"
 	BranchActionSeeded        BranchAction = "seeded"
+	BranchActionMigrated      BranchAction = "migrated"
 )
 
 func (e *BranchAction) Scan(src interface{}) error {
@@ -197,7 +198,8 @@ func (e BranchAction) Valid() bool {
 		BranchActionAccessGranted,
 		BranchActionAccessRevoked,
 		BranchActionCloned,
-		BranchActionSeeded:
+		BranchActionSeeded,
+		BranchActionMigrated:
 		return true
 	}
 	return false
@@ -217,6 +219,7 @@ func AllBranchActionValues() []BranchAction {
 		BranchActionAccessRevoked,
 		BranchActionCloned,
 		BranchActionSeeded,
+		BranchActionMigrated,
 	}
 }
 
@@ -531,6 +534,122 @@ func AllMailPurposeValues() []MailPurpose {
 	}
 }
 
+type OAuthClientKind string
+
+const (
+	OAuthClientKindRegistered OAuthClientKind = "registered"
+	OAuthClientKindDocument   OAuthClientKind = "document"
+)
+
+func (e *OAuthClientKind) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = OAuthClientKind(s)
+	case string:
+		*e = OAuthClientKind(s)
+	default:
+		return fmt.Errorf("unsupported scan type for OAuthClientKind: %T", src)
+	}
+	return nil
+}
+
+type NullOAuthClientKind struct {
+	OAuthClientKind OAuthClientKind
+	Valid           bool // Valid is true if OAuthClientKind is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullOAuthClientKind) Scan(value interface{}) error {
+	if value == nil {
+		ns.OAuthClientKind, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.OAuthClientKind.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullOAuthClientKind) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.OAuthClientKind), nil
+}
+
+func (e OAuthClientKind) Valid() bool {
+	switch e {
+	case OAuthClientKindRegistered,
+		OAuthClientKindDocument:
+		return true
+	}
+	return false
+}
+
+func AllOAuthClientKindValues() []OAuthClientKind {
+	return []OAuthClientKind{
+		OAuthClientKindRegistered,
+		OAuthClientKindDocument,
+	}
+}
+
+type OAuthTokenKind string
+
+const (
+	OAuthTokenKindAccess  OAuthTokenKind = "access"
+	OAuthTokenKindRefresh OAuthTokenKind = "refresh"
+)
+
+func (e *OAuthTokenKind) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = OAuthTokenKind(s)
+	case string:
+		*e = OAuthTokenKind(s)
+	default:
+		return fmt.Errorf("unsupported scan type for OAuthTokenKind: %T", src)
+	}
+	return nil
+}
+
+type NullOAuthTokenKind struct {
+	OAuthTokenKind OAuthTokenKind
+	Valid          bool // Valid is true if OAuthTokenKind is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullOAuthTokenKind) Scan(value interface{}) error {
+	if value == nil {
+		ns.OAuthTokenKind, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.OAuthTokenKind.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullOAuthTokenKind) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.OAuthTokenKind), nil
+}
+
+func (e OAuthTokenKind) Valid() bool {
+	switch e {
+	case OAuthTokenKindAccess,
+		OAuthTokenKindRefresh:
+		return true
+	}
+	return false
+}
+
+func AllOAuthTokenKindValues() []OAuthTokenKind {
+	return []OAuthTokenKind{
+		OAuthTokenKindAccess,
+		OAuthTokenKindRefresh,
+	}
+}
+
 type SignInMethod string
 
 const (
@@ -666,6 +785,26 @@ type APIKey struct {
 	RevokedAt  *time.Time
 }
 
+// What clients were allowed and what they did, for 90 days. Rows outlive the users and clients that they tell of.
+type AuditEntry struct {
+	ID int64
+	At time.Time
+	// oauth or mcp.
+	Area   string
+	Action string
+	// ok, denied or error.
+	Outcome    string
+	UserID     *uuid.UUID
+	KeyID      *uuid.UUID
+	ClientID   *string
+	ClientName *string
+	Branch     *string
+	DurationMs *float64
+	IP         *string
+	RequestID  *string
+	Details    json.RawMessage
+}
+
 // The main database and its branches. A removed branch keeps its row, so that its activity stays readable.
 type Branch struct {
 	ID            uuid.UUID
@@ -733,6 +872,8 @@ type IdempotencyKey struct {
 type Installation struct {
 	ID        uuid.UUID
 	Singleton bool
+	// Signs what MCP clients carry between a question to the person and the answer, for all server processes.
+	McpStateKey []byte
 }
 
 // Tokens that are sent by mail, and the codes they are exchanged for, by their SHA-256. Each works once.
@@ -758,6 +899,99 @@ type MailToken struct {
 	CreatedAt     time.Time
 	ExpiresAt     time.Time
 	UsedAt        *time.Time
+}
+
+// Browsers in which a user is signed in to approve clients, by the SHA-256 of their secret. They are signed in as long as the session goes on.
+type OAuthBrowser struct {
+	Hash      []byte
+	SessionID uuid.UUID
+	CreatedAt time.Time
+	ExpiresAt time.Time
+}
+
+// Applications that ask users for access. All are public: none has a secret.
+type OAuthClient struct {
+	// mcp_ and random characters for a registered client (RFC 7591), the URL of its metadata for one that is known by a document.
+	ID           string
+	Kind         OAuthClientKind
+	Name         string
+	RedirectURIs []string
+	// What a request of the client that names no scope asks for; empty for the usual.
+	Scope           string
+	URI             string
+	LogoURI         string
+	SoftwareID      string
+	SoftwareVersion string
+	CreatedAt       time.Time
+	// When a user last approved the client or it last got tokens, to a few minutes; null before the first time.
+	LastUsedAt *time.Time
+	// When the document is to be read again; null for registered clients.
+	ExpiresAt *time.Time
+}
+
+// Authorization codes by their SHA-256. They stay as long as the grant, so that a code that is used again is known.
+type OAuthCode struct {
+	Hash          []byte
+	GrantID       uuid.UUID
+	RedirectURI   string
+	RedirectNamed bool
+	CodeChallenge string
+	ExpiresAt     time.Time
+	UsedAt        *time.Time
+}
+
+// What users allowed clients: the family of all codes and tokens that came of one approval. Nothing of it works when it is revoked or has expired.
+type OAuthGrant struct {
+	ID        uuid.UUID
+	ClientID  string
+	UserID    uuid.UUID
+	Scopes    []string
+	Resource  string
+	CreatedAt time.Time
+	// That of the code at first, then that of the newest refresh token.
+	ExpiresAt time.Time
+	// When tokens were last issued or used, to a few minutes; null until the code is redeemed.
+	LastUsedAt    *time.Time
+	RevokedAt     *time.Time
+	RevokedReason *string
+}
+
+// Authorization requests that wait for the user. What she agrees to is read from here, not from the form she sends.
+type OAuthRequest struct {
+	ID uuid.UUID
+	// SHA-256 of the secret of the browser that made the request.
+	Browser     []byte
+	ClientID    string
+	RedirectURI string
+	// Whether the request named the redirect URI; the token request must do so then.
+	RedirectNamed bool
+	Scopes        []string
+	// The client's state, byte for byte; null where it sent none.
+	State         []byte
+	Resource      string
+	CodeChallenge string
+	// The client asks that the user signs in for this request (prompt=login).
+	SignInAgain bool
+	CreatedAt   time.Time
+	ExpiresAt   time.Time
+	UsedAt      *time.Time
+}
+
+// Access and refresh tokens by their SHA-256.
+type OAuthToken struct {
+	Hash    []byte
+	Kind    OAuthTokenKind
+	GrantID uuid.UUID
+	// How many refreshes led to the token.
+	Generation int32
+	// The refresh token that this refresh token was given for; null for the first of a grant, and for access tokens.
+	Parent    []byte
+	Scopes    []string
+	CreatedAt time.Time
+	ExpiresAt time.Time
+	// When the refresh token was used. It stays known, so that its reuse is seen.
+	RotatedAt *time.Time
+	RevokedAt *time.Time
 }
 
 // Limits of attempts, one row for each address or network that is not at rest. key is a SHA-256 of what is limited.

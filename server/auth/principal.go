@@ -13,12 +13,18 @@ import (
 
 // Scopes that narrow client keys and OAuth tokens.
 const (
-	ReadBranches  = "read:branches"
-	WriteBranches = "write:branches"
-	ReadTables    = "read:tables"
-	WriteTables   = "write:tables"
-	ReadSchema    = "read:schema"
-	ExecuteRPC    = "execute:rpc"
+	ReadTables       = "read:tables"
+	WriteTables      = "write:tables"
+	ExecuteFunctions = "execute:functions"
+	ExecuteRPC       = "execute:rpc"
+	ReadStorage      = "read:storage"
+	WriteStorage     = "write:storage"
+	ExecuteJobs      = "execute:jobs"
+	ReadVectors      = "read:vectors"
+	ReadSchema       = "read:schema"
+	ReadBranches     = "read:branches"
+	WriteBranches    = "write:branches"
+	WriteSchema      = "write:schema"
 )
 
 // Roles of callers, whatever the database roles are called that their requests run as.
@@ -48,9 +54,14 @@ type Principal struct {
 	KeyID uuid.UUID
 	// SessionID is the session of an access token; zero for keys, and for tokens that belong to no session.
 	SessionID uuid.UUID
+	// ClientID is the OAuth client that the user lets act for her; "" where there is none.
+	ClientID string
+	// GrantID is what she allowed that client; zero where there is none.
+	GrantID uuid.UUID
 	// Role is the database role that data requests run as.
 	Role string
-	// Scopes narrow what the user may do; nil for service keys and access tokens, which are not narrowed.
+	// Scopes narrow what the user may do; nil for service keys and for the access tokens of her own sessions, which are
+	// not narrowed.
 	Scopes []string
 	// Claims are the access token's, for row-level security; nil for keys.
 	Claims map[string]any
@@ -69,6 +80,9 @@ func (p *Principal) Unbound() bool { return p.Admin && p.Scopes == nil }
 func (p *Principal) Require(scope string) error {
 	if p.Scopes == nil || slices.Contains(p.Scopes, scope) {
 		return nil
+	}
+	if p.KeyID == uuid.Nil {
+		return ErrDenied.Msgf("the access token lacks the scope %s", scope)
 	}
 	return ErrDenied.Msgf("the client key lacks the scope %s", scope)
 }

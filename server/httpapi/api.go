@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
@@ -15,9 +16,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/boughdb/bough/gen/api"
+	"github.com/boughdb/bough/server/audit"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
 )
@@ -46,6 +49,15 @@ type API struct {
 	PublicURL string
 	// TrustedProxies may say for whom they ask (X-Forwarded-For): CIDRs; empty trusts none.
 	TrustedProxies []string
+	// OAuth lets users allow MCP clients; nil when that is switched off. MCPPath is where the MCP server is, and MCP what
+	// answers there; nil when it is switched off.
+	OAuth       *oauth.Service
+	OAuthConfig oauth.Config
+	MCPPath     string
+	MCP         http.Handler
+	Audit       *audit.Log
+
+	documents documents
 }
 
 var _ api.StrictServerInterface = (*API)(nil)
@@ -94,7 +106,32 @@ func (a *API) Handler() (http.Handler, error) {
 	})
 	a.registerTables(engine)
 	a.registerDocuments(engine)
-	return allowOrigins(a.AllowedOrigins, engine), nil
+	a.registerOAuth(engine)
+	if a.MCP != nil {
+		engine.Any(a.MCPPath, gin.WrapH(a.MCP))
+	}
+	return a.crossOrigin(engine), nil
+}
+
+// crossOrigin lets pages of other origins read answers: of OAuth's public endpoints any page, of the MCP server those that
+// its own rules let, of the rest those of the setting.
+func (a *API) crossOrigin(engine http.Handler) http.Handler {
+	rest := allowOrigins(a.AllowedOrigins, engine)
+	var public http.Handler = engine
+	if a.OAuth != nil {
+		public = allowAny(engine)
+	}
+	open := a.crossOriginPaths()
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch {
+		case a.MCP != nil && r.URL.Path == a.MCPPath:
+			engine.ServeHTTP(w, r)
+		case slices.Contains(open, r.URL.Path):
+			public.ServeHTTP(w, r)
+		default:
+			rest.ServeHTTP(w, r)
+		}
+	})
 }
 
 // operation is an operation of the contract with what the validator needs to know of it.

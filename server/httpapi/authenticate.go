@@ -10,7 +10,17 @@ import (
 	"github.com/boughdb/bough/gen/db"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/oauth"
 )
+
+// mcpKinds are the credentials that the MCP server takes: a user's access token of a sign-in is none, since it was given
+// for other things (RFC 8707).
+var mcpKinds = openapi3.SecurityRequirements{{"MCPToken": {}}, {"ServiceKey": {}}, {"ClientKey": {}}}
+
+// MCPPrincipal returns the caller of the MCP server.
+func (a *API) MCPPrincipal(r *http.Request) (*auth.Principal, error) {
+	return a.principalFor(r, mcpKinds)
+}
 
 // everyKind are the credentials that most operations take.
 var everyKind = openapi3.SecurityRequirements{{"ServiceKey": {}}, {"ClientKey": {}}, {"BearerAuth": {}}}
@@ -47,6 +57,8 @@ func credentials(r *http.Request) []credential {
 			c.scheme, c.header = "ServiceKey", "a service key in Authorization"
 		case strings.HasPrefix(c.secret, auth.ClientKeyPrefix):
 			c.scheme, c.header = "ClientKey", "a client key in Authorization"
+		case strings.HasPrefix(c.secret, oauth.AccessTokenPrefix):
+			c.scheme, c.header = "MCPToken", "an access token for the MCP server"
 		}
 		found = append(found, c)
 	}
@@ -74,6 +86,12 @@ func (a *API) principalFor(r *http.Request, takes openapi3.SecurityRequirements)
 	case "ClientKey":
 		return a.Keys.Verify(r.Context(), db.KeyTypeClient, c.secret)
 	}
+	if c.scheme == "MCPToken" {
+		if a.OAuth == nil {
+			return nil, auth.ErrInvalidCredentials.Msgf("OAuth is switched off (mcp.oauth.enabled)")
+		}
+		return a.OAuth.Verify(r.Context(), c.secret)
+	}
 	if c.secret == "" {
 		return nil, auth.ErrInvalidCredentials.Msgf("the Authorization header must have the form Bearer <token>")
 	}
@@ -89,7 +107,7 @@ func credentialHint(takes openapi3.SecurityRequirements) string {
 	var ways []string
 	for _, way := range []struct{ name, text string }{
 		{"ServiceKey", "a service key in X-Service-Key"}, {"ClientKey", "a client key in X-Client-Key"},
-		{"BearerAuth", "an access token in Authorization: Bearer"},
+		{"BearerAuth", "an access token in Authorization: Bearer"}, {"MCPToken", "an access token of OAuth in Authorization: Bearer"},
 	} {
 		if takesScheme(takes, way.name) {
 			ways = append(ways, way.text)

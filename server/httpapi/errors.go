@@ -90,6 +90,14 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 	return &fault.Error{Code: "internal_error", Message: "internal error"}
 }
 
+// Fault returns what a caller may know of an error that is not meant for callers; nil for nothing.
+func Fault(err error) *fault.Error {
+	if lostDatabase(err) {
+		return errDatabase
+	}
+	return nil
+}
+
 // lostDatabase reports whether an error says that a database cannot be reached, or not any more: it restarts, it has no
 // connection to spare, or it was dropped with its branch. Asking again may help.
 func lostDatabase(err error) bool {

@@ -6,8 +6,10 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strings"
 	"sync"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gin-gonic/gin"
 
 	"github.com/boughdb/bough/gen/api"
@@ -20,9 +22,8 @@ import (
 
 // registerDocuments routes the live document and the page that shows it.
 func (a *API) registerDocuments(engine *gin.Engine) {
-	documents := &documents{api: a, known: map[documentKey]document{}}
-	engine.GET("/openapi.json", limitTime, documents.serve)
-	engine.HEAD("/openapi.json", limitTime, documents.serve)
+	engine.GET("/openapi.json", limitTime, a.serveDocument)
+	engine.HEAD("/openapi.json", limitTime, a.serveDocument)
 	docs := gin.WrapH(openapi.Docs())
 	for _, path := range []string{"/docs", "/docs/*file"} {
 		engine.GET(path, docs)
@@ -32,7 +33,6 @@ func (a *API) registerDocuments(engine *gin.Engine) {
 
 // documents are the OpenAPI documents of the databases that were asked for.
 type documents struct {
-	api   *API
 	mu    sync.Mutex
 	known map[documentKey]document
 }
@@ -50,14 +50,14 @@ type document struct {
 // A server keeps so many documents.
 const maxDocuments = 32
 
-func (d *documents) serve(c *gin.Context) {
+func (a *API) serveDocument(c *gin.Context) {
 	if c.Request.URL.RawQuery != "" {
-		d.api.writeError(c, fault.Validation("this document has no query parameters; X-Branch names a branch"))
+		a.writeError(c, fault.Validation("this document has no query parameters; X-Branch names a branch"))
 		return
 	}
-	doc, err := d.find(c)
+	doc, err := a.findDocument(c)
 	if err != nil {
-		d.api.writeError(c, err)
+		a.writeError(c, err)
 		return
 	}
 	c.Header("ETag", doc.etag)
@@ -70,14 +70,15 @@ func (d *documents) serve(c *gin.Context) {
 	c.Data(http.StatusOK, "application/json", doc.data)
 }
 
-func (d *documents) find(c *gin.Context) (document, error) {
-	a, ctx := d.api, c.Request.Context()
+func (a *API) findDocument(c *gin.Context) (document, error) {
+	ctx := c.Request.Context()
 	if hasCredentials(c.Request) {
 		p, err := a.principal(c.Request)
 		if err != nil {
 			return document{}, err
 		}
-		c.Request = c.Request.WithContext(auth.NewContext(ctx, p))
+		ctx = auth.NewContext(ctx, p)
+		c.Request = c.Request.WithContext(ctx)
 	} else if a.PrivateDocument {
 		return document{}, auth.ErrMissingCredentials
 	}
@@ -85,19 +86,30 @@ func (d *documents) find(c *gin.Context) (document, error) {
 	if err != nil {
 		return document{}, err
 	}
+	return a.document(ctx, auth.FromContext(ctx), database)
+}
+
+// Document returns the description of what is served of a database, as the caller gets it at /openapi.json.
+func (a *API) Document(ctx context.Context, p *auth.Principal, database string) ([]byte, error) {
+	doc, err := a.document(ctx, p, database)
+	return doc.data, err
+}
+
+func (a *API) document(ctx context.Context, p *auth.Principal, database string) (document, error) {
 	schema, err := a.Schemas.Get(ctx, database)
 	if err != nil {
 		return document{}, err
 	}
 	role := introspect.Owner
 	if a.PrivateDocument {
-		name, err := a.Tables.Role(auth.FromContext(c.Request.Context()))
+		name, err := a.Tables.Role(p)
 		if err != nil {
 			return document{}, err
 		}
 		role = schema.Role(name)
 	}
 	key := documentKey{database, schema.Version, role}
+	d := &a.documents
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if doc, ok := d.known[key]; ok {
@@ -107,9 +119,13 @@ func (d *documents) find(c *gin.Context) (document, error) {
 	if err != nil {
 		return document{}, fmt.Errorf("reading the contract: %w", err)
 	}
+	a.placeMCP(fixed)
 	data, err := openapi.Extend(fixed, schema, openapi.Options{Role: role, BaseURL: a.PublicURL, Anonymous: a.AnonymousAccess})
 	if err != nil {
 		return document{}, fmt.Errorf("describing the tables: %w", err)
+	}
+	if d.known == nil {
+		d.known = map[documentKey]document{}
 	}
 	for old := range d.known {
 		// An older version of the same schema is of no more use.
@@ -120,6 +136,27 @@ func (d *documents) find(c *gin.Context) (document, error) {
 	doc := document{data, openapi.ETag(data)}
 	d.known[key] = doc
 	return doc, nil
+}
+
+// specMCPPath is where the contract has the MCP server.
+const specMCPPath = "/mcp"
+
+// placeMCP puts the paths of the MCP server and of OAuth where they are served, and leaves out what is switched off.
+func (a *API) placeMCP(spec *openapi3.T) {
+	for path, item := range spec.Paths.Map() {
+		operations := item.Operations()
+		var tags []string
+		for _, op := range operations {
+			tags = op.Tags
+		}
+		switch {
+		case slices.Contains(tags, "oauth") && a.OAuth == nil, slices.Contains(tags, "mcp") && a.MCP == nil:
+			spec.Paths.Delete(path)
+		case a.MCPPath != specMCPPath && (path == specMCPPath || strings.HasPrefix(path, specMCPPath+"/") || path == resourceMetadataPath+specMCPPath):
+			spec.Paths.Delete(path)
+			spec.Paths.Set(strings.Replace(path, specMCPPath, a.MCPPath, 1), item)
+		}
+	}
 }
 
 // ListTables lists the tables that the caller may use.

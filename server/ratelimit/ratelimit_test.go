@@ -14,7 +14,6 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-
 // A limit gives the burst and then one for each interval, whoever comes and in how many processes.
 func TestLimitUnderLoad(t *testing.T) {
 	t.Parallel()
