@@ -84,6 +84,14 @@ set used_at = now()
 where id = @id and browser = @browser and used_at is null and expires_at > now()
 returning *;
 
+-- name: HoldClientsOfBrowser :exec
+-- Keeps the clients of a browser's pending requests from being deleted until the end of the transaction.
+select c.id
+from oauth_requests r
+join oauth_clients c on c.id = r.client_id
+where r.browser = @browser and r.used_at is null
+for key share of c;
+
 -- name: MoveOAuthRequests :exec
 -- Gives a browser's pending requests to the secret that it has after signing in.
 update oauth_requests set browser = @new_browser where browser = @old_browser and used_at is null;
@@ -171,7 +179,7 @@ with issued as (
     insert into oauth_tokens (hash, kind, grant_id, generation, parent, scopes, expires_at)
     values
         (@access_hash, 'access', @grant_id, @generation, null, @access_scopes, clock_timestamp() + make_interval(secs => @access_seconds::double precision)),
-        (@refresh_hash, 'refresh', @grant_id, @generation, @parent, @refresh_scopes, clock_timestamp() + make_interval(secs => @refresh_seconds::double precision))
+        (@refresh_hash, 'refresh', @grant_id, @generation, @parent, '{}', clock_timestamp() + make_interval(secs => @refresh_seconds::double precision))
 )
 update oauth_grants g
 set last_used_at = clock_timestamp(),

@@ -113,6 +113,7 @@ create index oauth_tokens_expires_at_idx on oauth_tokens (expires_at);
 
 comment on table oauth_tokens is 'Access and refresh tokens by their SHA-256.';
 comment on column oauth_tokens.generation is 'How many refreshes led to the token.';
+comment on column oauth_tokens.scopes is 'What an access token may do; empty for refresh tokens, which have those of the grant.';
 comment on column oauth_tokens.parent is 'The refresh token that this refresh token was given for; null for the first of a grant, and for access tokens.';
 comment on column oauth_tokens.rotated_at is 'When the refresh token was used. It stays known, so that its reuse is seen.';
 

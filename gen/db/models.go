@@ -985,7 +985,8 @@ type OAuthToken struct {
 	// How many refreshes led to the token.
 	Generation int32
 	// The refresh token that this refresh token was given for; null for the first of a grant, and for access tokens.
-	Parent    []byte
+	Parent []byte
+	// What an access token may do; empty for refresh tokens, which have those of the grant.
 	Scopes    []string
 	CreatedAt time.Time
 	ExpiresAt time.Time

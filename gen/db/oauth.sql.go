@@ -211,6 +211,20 @@ func (q *Queries) GetOAuthToken(ctx context.Context, hash []byte) (GetOAuthToken
 	return i, err
 }
 
+const holdClientsOfBrowser = `-- name: HoldClientsOfBrowser :exec
+select c.id
+from oauth_requests r
+join oauth_clients c on c.id = r.client_id
+where r.browser = $1 and r.used_at is null
+for key share of c
+`
+
+// Keeps the clients of a browser's pending requests from being deleted until the end of the transaction.
+func (q *Queries) HoldClientsOfBrowser(ctx context.Context, browser []byte) error {
+	_, err := q.db.Exec(ctx, holdClientsOfBrowser, browser)
+	return err
+}
+
 const insertOAuthBrowser = `-- name: InsertOAuthBrowser :exec
 insert into oauth_browsers (hash, session_id, expires_at)
 values ($1, $2, now() + make_interval(secs => $3))
@@ -387,7 +401,7 @@ with issued as (
     insert into oauth_tokens (hash, kind, grant_id, generation, parent, scopes, expires_at)
     values
         ($4, 'access', $3, $5, null, $6, clock_timestamp() + make_interval(secs => $1::double precision)),
-        ($7, 'refresh', $3, $5, $8, $9, clock_timestamp() + make_interval(secs => $2::double precision))
+        ($7, 'refresh', $3, $5, $8, '{}', clock_timestamp() + make_interval(secs => $2::double precision))
 )
 update oauth_grants g
 set last_used_at = clock_timestamp(),
@@ -404,7 +418,6 @@ type IssueOAuthTokensParams struct {
 	AccessScopes   []string
 	RefreshHash    []byte
 	Parent         []byte
-	RefreshScopes  []string
 }
 
 // Stores a pair of tokens, and lets the grant live as long as they do.
@@ -418,7 +431,6 @@ func (q *Queries) IssueOAuthTokens(ctx context.Context, arg IssueOAuthTokensPara
 		arg.AccessScopes,
 		arg.RefreshHash,
 		arg.Parent,
-		arg.RefreshScopes,
 	)
 	return err
 }

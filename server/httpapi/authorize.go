@@ -237,18 +237,19 @@ func (a *API) showStep(c *gin.Context, status int, request *oauth.Request, conte
 	content.Request, content.Document = request, request.Client.Kind == db.OAuthClientKindDocument
 	content.Action = a.MCPPath + "/oauth/authorize/" + request.ID.String()
 	content.CSRF = a.OAuth.CSRF(a.browser(c), request.ID)
-	policy := "'self'"
+	// Cancelling and the answer to the question lead to the client, and from there who knows where: browsers would hold
+	// that against the policy, too.
+	policy := ""
 	switch {
 	case content.Step == stepCode:
+		policy = "'self'"
 		content.Title = "Look into your mail"
 		content.Text = []string{"If there is an account with the address " + content.Email + ", a mail with a code is on its way. Keep this page open."}
 	case request.User == nil:
 		content.Step, content.Title = stepSignIn, "Sign in to Bough"
 		content.Text = []string{"An application asks to use Bough at " + a.OAuthConfig.Issuer + " for you. Sign in to decide."}
 	default:
-		// The answer to this form leads to the client, and from there who knows where: browsers would hold that against
-		// the policy, too.
-		content.Step, content.Title, policy = stepConsent, "Let this application use Bough for you?", ""
+		content.Step, content.Title = stepConsent, "Let this application use Bough for you?"
 		content.Choices = request.Scopes
 		if len(content.Choices) == 0 {
 			content.Problem = "What it asks for only an administrator can allow."

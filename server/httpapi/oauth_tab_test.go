@@ -14,16 +14,20 @@ import (
 	"github.com/boughdb/bough/server/servertest"
 )
 
+// browserPath is where a browser is; "" where none is installed.
+func browserPath() string {
+	for _, name := range []string{"chromium-headless-shell", "headless-shell", "chromium", "chromium-browser", "google-chrome"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path
+		}
+	}
+	return ""
+}
+
 // newBrowser starts a browser without a past. Each tab that openTab opens in it is a person of her own.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
-	var path string
-	for _, name := range []string{"chromium-headless-shell", "headless-shell", "chromium", "chromium-browser", "google-chrome"} {
-		if found, err := exec.LookPath(name); err == nil {
-			path = found
-			break
-		}
-	}
+	path := browserPath()
 	if path == "" {
 		t.Skip("no Chromium is installed, so nothing shows how the pages work in a browser; chromium-headless-shell is enough")
 	}
@@ -31,7 +35,7 @@ func newBrowser(t *testing.T) context.Context {
 		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU, chromedp.UserDataDir(t.TempDir()),
 		chromedp.Flag("disable-background-networking", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-sync", true),
 		// There is no world but this machine.
-		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"), chromedp.Flag("no-proxy-server", true),
+		chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1, EXCLUDE localhost"), chromedp.Flag("no-proxy-server", true),
 	)...)
 	t.Cleanup(stop)
 	browser, end := chromedp.NewContext(allocator)

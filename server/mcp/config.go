@@ -129,10 +129,10 @@ func (cfg *Config) check() error {
 		}
 	}
 	if cfg.Authenticate == nil || cfg.Route == nil || cfg.Log == nil {
-		errs = append(errs, errors.New("Authenticate, Route and Log are needed"))
+		errs = append(errs, errors.New("it lacks Authenticate, Route or Log"))
 	}
 	if len(cfg.StateKey) < 32 {
-		errs = append(errs, errors.New("StateKey must have at least 32 bytes"))
+		errs = append(errs, errors.New("its StateKey has less than 32 bytes"))
 	}
 	return errors.Join(errs...)
 }

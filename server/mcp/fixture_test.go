@@ -160,7 +160,7 @@ func form(message, properties string, required ...string) *sdk.ElicitParams {
 }
 
 func sampling(text string) *sdk.CreateMessageParams { //nolint:staticcheck // older revisions have it
-	return &sdk.CreateMessageParams{
+	return &sdk.CreateMessageParams{ //nolint:staticcheck // as above
 		Messages: []*sdk.SamplingMessage{{Role: "user", Content: &sdk.TextContent{Text: text}}}, MaxTokens: 50, //nolint:staticcheck // as above
 	}
 }

@@ -48,16 +48,22 @@ func plain(s *jsonschema.Schema) {
 	}
 	for _, p := range s.Properties {
 		plain(p)
+		nonEmpty(p)
 	}
 	plain(s.Items)
-	if s.Items != nil && reflect.ValueOf(*s.Items).IsZero() {
-		s.Items.Description = "any JSON value" // an empty schema is written as true, which some clients do not know
-	}
+	nonEmpty(s.Items)
 	if a := s.AdditionalProperties; a != nil && a.Not == nil {
 		plain(a)
 		if reflect.ValueOf(*a).IsZero() {
 			s.AdditionalProperties = nil // as the default is
 		}
+	}
+}
+
+// nonEmpty keeps a schema from being empty: it would be written as true, which clients do not take for a schema.
+func nonEmpty(s *jsonschema.Schema) {
+	if s != nil && reflect.ValueOf(*s).IsZero() {
+		s.Description = "any JSON value"
 	}
 }
 
@@ -91,7 +97,8 @@ func tagged(t reflect.Type, s *jsonschema.Schema, output bool) {
 				}
 			}
 			if output && required && f.Type.Kind() == reflect.Pointer {
-				p.Type = "" // it may be null, and what has two types suits few clients
+				p.Type = "" // what has two types suits few clients
+				p.Description = strings.TrimSpace(p.Description + " (may be null)")
 			}
 		}
 	}

@@ -22,7 +22,7 @@ func TestSchemas(t *testing.T) {
 			t.Fatal(err)
 		}
 		definitions[tool.Name] = string(d)
-		for _, bad := range []string{`["null"`, "$schema", "anyOf", "oneOf"} {
+		for _, bad := range []string{`["null"`, `"last":true`, "$schema", "anyOf", "oneOf"} {
 			if strings.Contains(string(d), bad) {
 				t.Errorf("%s has %s: %s", tool.Name, bad, d)
 			}
@@ -37,7 +37,7 @@ func TestSchemas(t *testing.T) {
 		`"share":{"type":"number"}},"required":["text"],"additionalProperties":false},"name":"echo",` +
 		`"outputSchema":{"type":"object","properties":{"said":{"type":"string"},"lines":{"type":"array","items":{"type":"object","properties":` +
 		`{"column":{"type":"string"},"op":{"type":"string","default":"eq","enum":["eq","neq"]}},"required":["column"],"additionalProperties":false}},` +
-		`"notes":{"type":"object","additionalProperties":{"type":"string"}},"last":true},"required":["said","lines","notes","last"],"additionalProperties":false}}`
+		`"notes":{"type":"object","additionalProperties":{"type":"string"}},"last":{"description":"(may be null)"}},"required":["said","lines","notes","last"],"additionalProperties":false}}`
 	if diff := cmp.Diff(parsed(t, want), parsed(t, definitions["echo"])); diff != "" {
 		t.Errorf("echo (-want +got):\n%s", diff)
 	}
@@ -69,7 +69,7 @@ func TestSchemasOfKnownTypes(t *testing.T) {
 		List []any           `json:"list"`
 		Map  map[string]any  `json:"map"`
 	}](true)))
-	want := `{"type":"object","properties":{"id":{"type":"string","format":"uuid"},"at":{"type":"string","format":"date-time"},"raw":true,` +
+	want := `{"type":"object","properties":{"id":{"type":"string","format":"uuid"},"at":{"type":"string","format":"date-time"},"raw":{"description":"any JSON value"},` +
 		`"opt":{"type":"integer"},"list":{"type":"array","items":{"description":"any JSON value"}},"map":{"type":"object"}},` +
 		`"required":["id","at","raw","list","map"],"additionalProperties":false}`
 	if diff := cmp.Diff(parsed(t, want), parsed(t, got)); diff != "" {

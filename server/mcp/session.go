@@ -30,7 +30,7 @@ func (s *sessions) add(owner string, began *sdk.ServerSession, live iter.Seq[*sd
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetEnded(live)
-	list := append(s.owned[owner], began)
+	list := slices.Concat(s.owned[owner], []*sdk.ServerSession{began})
 	for len(list) > maxSessions {
 		oldest := list[0]
 		list = list[1:]

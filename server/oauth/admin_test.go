@@ -35,6 +35,9 @@ func TestClients(t *testing.T) {
 	if list, total, err := w.b.Clients(t.Context(), admin, 1, 1); err != nil || len(list) != 1 || list[0].ID != one.ID || total != 2 {
 		t.Errorf("the second page: %v, %d, %v", list, total, err)
 	}
+	if !w.alive(tokens) {
+		t.Fatal("the token is dead")
+	}
 	check(t, w.a.RevokeClient(t.Context(), admin, one.ID))
 	if _, err := w.a.Verify(t.Context(), tokens.AccessToken); err == nil {
 		t.Error("the token of a removed client is accepted")
@@ -97,6 +100,9 @@ func TestConnectedApplications(t *testing.T) {
 		if err := w.a.RevokeGrant(t.Context(), p, grants[0].ID); !errors.Is(err, auth.ErrDenied) {
 			t.Errorf("%s disconnects: %v", name, err)
 		}
+	}
+	if !w.alive(tokens) {
+		t.Fatal("the token is dead")
 	}
 	check(t, w.a.RevokeGrant(t.Context(), own, grants[0].ID))
 	if _, err := w.a.Verify(t.Context(), tokens.AccessToken); err == nil {

@@ -55,9 +55,16 @@ func (s *Service) adopt(ctx context.Context, browser string, session *users.Sess
 	fresh := NewBrowser()
 	refresh := sha256.Sum256([]byte(session.RefreshToken))
 	err = s.inTx(ctx, func(q *db.Queries) error {
+		// In the order in which whoever deletes them comes by: the user, the session, clients, requests.
+		if _, err := q.ShareUser(ctx, session.User.ID); err != nil {
+			return err
+		}
 		id, err := q.TakeBrowserSession(ctx, db.TakeBrowserSessionParams{RefreshHash: refresh[:], LifetimeSeconds: browserLifetime.Seconds()})
 		if err != nil {
 			return fmt.Errorf("taking over a session: %w", err)
+		}
+		if err := q.HoldClientsOfBrowser(ctx, old); err != nil {
+			return fmt.Errorf("holding clients: %w", err)
 		}
 		err = q.MoveOAuthRequests(ctx, db.MoveOAuthRequestsParams{OldBrowser: old, NewBrowser: hashOf(fresh)})
 		if err != nil {
@@ -70,6 +77,9 @@ func (s *Service) adopt(ctx context.Context, browser string, session *users.Sess
 			Hash: hashOf(fresh), SessionID: id, LifetimeSeconds: browserLifetime.Seconds(),
 		})
 	})
+	if none(err) { // the user was deleted meanwhile
+		return "", users.ErrInvalidLogin
+	}
 	if err != nil {
 		return "", err
 	}

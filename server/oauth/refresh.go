@@ -71,7 +71,7 @@ func (s *Service) refresh(ctx context.Context, r TokenRequest, w Where) (*TokenR
 			}
 		}
 		answer, err = s.issue(ctx, q, pair{
-			grant: token.GrantID, access: access, refresh: row.GrantScopes, generation: token.Generation + 1, parent: hash,
+			grant: token.GrantID, scopes: access, generation: token.Generation + 1, parent: hash,
 		})
 		return err
 	})

@@ -28,7 +28,7 @@ var scopes = []Scope{
 	{Name: auth.ReadVectors, Title: "Search by similarity", Description: "Vector similarity search"},
 	{Name: auth.ReadSchema, Title: "See how the database is built", Description: "Access database schema"},
 	{Name: auth.ReadBranches, Title: "See branches", Description: "List branches and compare them"},
-	{Name: auth.WriteBranches, Title: "Create, reset and delete branches", Description: "Create, reset and delete branches", Write: true, Admin: true},
+	{Name: auth.WriteBranches, Title: "Create, reset and delete branches", Description: "Make copies of the database to work on, and remove them", Write: true, Admin: true},
 	{Name: auth.WriteSchema, Title: "Change how the database is built", Description: "Apply migrations to branches", Write: true, Admin: true},
 }
 

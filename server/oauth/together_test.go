@@ -88,15 +88,18 @@ func (w *world) quarrel(ctx context.Context, s *oauth.Service, client oauth.Clie
 	}
 	var all sync.WaitGroup
 	for what, do := range map[string]func() error{
-		"renewing":          func() error { _, err := w.a.Token(ctx, refreshing(client, tokens.RefreshToken), here); return err },
-		"renewing again":    func() error { _, err := w.b.Token(ctx, refreshing(client, tokens.RefreshToken), here); return err },
-		"replaying":         func() error { _, err := w.b.Token(ctx, redemption(client, code), here); return err },
-		"verifying":         func() error { _, err := w.a.Verify(ctx, tokens.AccessToken); return err },
-		"revoking":          func() error { return w.b.Revoke(ctx, tokens.AccessToken, "", client.ID, here) },
-		"revoking all":      func() error { return w.a.Revoke(ctx, tokens.RefreshToken, "", client.ID, here) },
-		"approving another": func() error { _, err := w.b.Approve(ctx, second.ID, browser, []string{"read:tables"}, here); return err },
-		"signing in again":  func() error { _, err := w.a.SignIn(ctx, second.ID, browser, email, secret, here); return err },
-		"ending":            end,
+		"renewing":       func() error { _, err := w.a.Token(ctx, refreshing(client, tokens.RefreshToken), here); return err },
+		"renewing again": func() error { _, err := w.b.Token(ctx, refreshing(client, tokens.RefreshToken), here); return err },
+		"replaying":      func() error { _, err := w.b.Token(ctx, redemption(client, code), here); return err },
+		"verifying":      func() error { _, err := w.a.Verify(ctx, tokens.AccessToken); return err },
+		"revoking":       func() error { return w.b.Revoke(ctx, tokens.AccessToken, "", client.ID, here) },
+		"revoking all":   func() error { return w.a.Revoke(ctx, tokens.RefreshToken, "", client.ID, here) },
+		"approving another": func() error {
+			_, err := w.b.Approve(ctx, second.ID, browser, []string{"read:tables"}, here)
+			return err
+		},
+		"signing in again": func() error { _, err := w.a.SignIn(ctx, second.ID, browser, email, secret, here); return err },
+		"ending":           end,
 	} {
 		all.Go(func() { expected(what, do()) })
 	}

@@ -112,7 +112,7 @@ func (s *Service) redeem(ctx context.Context, r TokenRequest, w Where) (*TokenRe
 			return err
 		}
 		answer, err = s.issue(ctx, q, pair{
-			grant: code.GrantID, access: permitted(row.Scopes, row.UserIsAdmin), refresh: row.Scopes,
+			grant: code.GrantID, scopes: permitted(row.Scopes, row.UserIsAdmin),
 		})
 		return err
 	})
@@ -150,22 +150,22 @@ func (s *Service) end(ctx context.Context, q *db.Queries, grant uuid.UUID, user 
 
 // pair is what a pair of tokens is issued for.
 type pair struct {
-	grant           uuid.UUID
-	access, refresh []string // their scopes
-	generation      int32
-	parent          []byte // the refresh token that is spent for it; nil for a code
+	grant      uuid.UUID
+	scopes     []string // of the access token
+	generation int32
+	parent     []byte // the refresh token that is spent for it; nil for a code
 }
 
 // issue makes an access and a refresh token.
 func (s *Service) issue(ctx context.Context, q *db.Queries, p pair) (*TokenResponse, error) {
-	if len(p.access) == 0 {
+	if len(p.scopes) == 0 {
 		return nil, ErrInvalidGrant.say("the user may not do any more what she allowed")
 	}
 	access, accessHash := newSecret(AccessTokenPrefix)
 	refresh, refreshHash := newSecret(refreshTokenPrefix)
 	err := q.IssueOAuthTokens(ctx, db.IssueOAuthTokensParams{
 		AccessHash: accessHash, RefreshHash: refreshHash, GrantID: p.grant, Generation: p.generation, Parent: p.parent,
-		AccessScopes: p.access, RefreshScopes: p.refresh,
+		AccessScopes: p.scopes,
 		AccessSeconds: s.cfg.TokenLifetime.Seconds(), RefreshSeconds: s.cfg.RefreshLifetime.Seconds(),
 	})
 	if err != nil {
@@ -173,7 +173,7 @@ func (s *Service) issue(ctx context.Context, q *db.Queries, p pair) (*TokenRespo
 	}
 	return &TokenResponse{
 		AccessToken: access, TokenType: "Bearer", ExpiresIn: int64(s.cfg.TokenLifetime.Seconds()), RefreshToken: refresh,
-		Scope: strings.Join(p.access, " "),
+		Scope: strings.Join(p.scopes, " "),
 	}, nil
 }
 

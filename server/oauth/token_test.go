@@ -150,6 +150,29 @@ func TestCodeReplayEndsTheGrant(t *testing.T) {
 	}
 }
 
+// A code that comes again is a replay whatever else is wrong with it: too late, or without the verifier.
+func TestCodeReplayIsSeenFirst(t *testing.T) {
+	t.Parallel()
+	w := setup(t, nil)
+	w.user("ada@example.com", db.UserRoleAuthenticated)
+	client := w.register()
+	for name, change := range map[string]func(*oauth.TokenRequest){
+		"too late":         func(*oauth.TokenRequest) { w.exec("update oauth_codes set expires_at = now() - interval '1 day'") },
+		"another verifier": func(r *oauth.TokenRequest) { r.CodeVerifier = strings.Repeat("x", 43) },
+		"another redirect": func(r *oauth.TokenRequest) { r.RedirectURI = "http://127.0.0.1/" },
+	} {
+		r := redemption(client, w.approve("ada@example.com", query(client)))
+		tokens, err := w.a.Token(t.Context(), r, here)
+		check(t, err)
+		change(&r)
+		_, err = w.a.Token(t.Context(), r, here)
+		wantCode(t, err, "invalid_grant", 400)
+		if _, err := w.a.Verify(t.Context(), tokens.AccessToken); err == nil {
+			t.Errorf("%s: the grant goes on", name)
+		}
+	}
+}
+
 // parallel asks both processes for the same thing at once, and returns the answers and the errors.
 func (w *world) parallel(n int, r oauth.TokenRequest) (answers []*oauth.TokenResponse, errs []error) {
 	var mu sync.Mutex

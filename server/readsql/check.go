@@ -2,7 +2,6 @@ package readsql
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strconv"
@@ -31,12 +30,16 @@ func (s *session) check(ctx context.Context, q *Query, schemas []string) (*verdi
 	if strings.ContainsRune(q.SQL, 0) {
 		return nil, fault.Validation("the statement has a zero byte in it")
 	}
-	end, err := s.begin(ctx, "read write")
-	if err != nil {
-		return nil, err
+	defer s.end(ctx)
+	if _, err := s.run(ctx, statement{sql: "begin read write"}, s.settings()); err != nil {
+		var e *pgconn.PgError
+		if errors.As(err, &e) && e.Code == "0A000" {
+			return nil, errNoTemp.Msgf("SQL statements cannot be checked on a standby, so none are run")
+		}
+		return nil, fmt.Errorf("setting up a transaction: %w", err)
 	}
-	defer end()
 	v := &verdict{}
+	var err error
 	if v.path, err = s.searchPath(ctx, q.Caller.Role, schemas); err != nil {
 		return nil, err
 	}
@@ -44,13 +47,12 @@ func (s *session) check(ctx context.Context, q *Query, schemas []string) (*verdi
 	if err != nil {
 		return nil, err
 	}
-	name := "bough_" + strings.ToLower(rand.Text())
-	_, err = s.query(ctx, "create function pg_temp."+name+"("+strings.Join(types, ", ")+") returns void language sql begin atomic "+q.SQL+"\n; end")
+	_, err = s.query(ctx, "create function pg_temp.bough_check("+strings.Join(types, ", ")+") returns void language sql begin atomic "+q.SQL+"\n; end")
 	if err != nil {
 		return nil, uncreated(err)
 	}
 	made, err := s.query(ctx, `select p.oid, p.prosqlbody::text, pg_get_function_sqlbody(p.oid)
-		from pg_proc p where p.proname = $1 and p.pronamespace = pg_my_temp_schema()`, name)
+		from pg_proc p where p.proname = 'bough_check' and p.pronamespace = pg_my_temp_schema()`)
 	if err != nil {
 		return nil, fmt.Errorf("reading the tree of a statement: %w", err)
 	}
@@ -84,7 +86,7 @@ func (s *session) check(ctx context.Context, q *Query, schemas []string) (*verdi
 func (s *session) searchPath(ctx context.Context, role string, schemas []string) (string, error) {
 	rows, err := s.query(ctx, `
 		select set_config('search_path', coalesce(string_agg(quote_ident(n.nspname), ', ' order by p.place) || ', ', '') || 'pg_temp', true),
-			has_database_privilege(current_database(), 'temporary'), pg_is_in_recovery(), quote_ident(current_database()), quote_ident(current_user)
+			has_database_privilege(current_database(), 'temporary'), quote_ident(current_database()), quote_ident(current_user)
 		from (select name, min(place) as place from unnest(array(select * from json_array_elements_text($1::json)) || current_schemas(false)) with ordinality p (name, place) group by 1) p
 		join pg_namespace n on n.nspname = p.name::name
 		where n.nspname !~ '^pg_' and has_schema_privilege(n.oid, 'usage') and has_schema_privilege(coalesce(nullif($2, ''), current_user)::name, n.oid, 'usage')`,
@@ -92,10 +94,8 @@ func (s *session) searchPath(ctx context.Context, role string, schemas []string)
 	switch {
 	case err != nil:
 		return "", fmt.Errorf("making the search path: %w", err)
-	case rows[0][2] == "t":
-		return "", errNoTemp.Msgf("SQL statements cannot be checked on a standby, so none are run")
 	case rows[0][1] != "t":
-		return "", errNoTemp.WithHint(fmt.Sprintf("the operator can allow it: grant temporary on database %s to %s", rows[0][3], rows[0][4]))
+		return "", errNoTemp.WithHint(fmt.Sprintf("the operator can allow it: grant temporary on database %s to %s", rows[0][2], rows[0][3]))
 	}
 	return rows[0][0], nil
 }

@@ -1,31 +1,30 @@
 package readsql
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 )
 
 // explain asks for the plan of a statement.
 func (s *session) explain(ctx context.Context, q *Query, v *verdict, params [][]byte, analyze bool) (json.RawMessage, error) {
-	end, err := s.reading(ctx, q, v)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
+	defer s.end(ctx)
 	options := "format json"
 	if analyze {
 		options += ", analyze"
 	}
-	res := s.conn.ExecParams(ctx, tag(q.Tag)+"explain ("+options+") "+v.body, params, v.oids(), nil, nil).Read()
-	if res.Err != nil {
-		return nil, res.Err
+	var plan json.RawMessage
+	err := s.asCaller(ctx, q, v, statement{
+		sql: tag(q.Tag) + "explain (" + options + ") " + v.body, params: params, oids: v.oids(),
+		row: func(values [][]byte) error {
+			plan = bytes.Clone(values[0])
+			return nil
+		},
+	})
+	if err != nil {
+		return nil, err
 	}
-	if len(res.Rows) != 1 || len(res.Rows[0]) != 1 {
-		return nil, errors.New("EXPLAIN gave no plan")
-	}
-	plan := json.RawMessage(res.Rows[0][0])
 	if !analyze || !v.guarded {
 		return plan, nil
 	}

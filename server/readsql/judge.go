@@ -31,6 +31,8 @@ var (
 	secretFunctions = set("pg_get_functiondef pg_get_function_sqlbody pg_get_triggerdef")
 	secretColumns   = set(`pg_proc.prosrc pg_proc.prosqlbody pg_proc.proconfig pg_trigger.tgargs pg_roles.rolconfig pg_user.useconfig
 		pg_foreign_server.srvoptions pg_foreign_table.ftoptions pg_foreign_data_wrapper.fdwoptions pg_user_mappings.umoptions
+		pg_stats.most_common_vals pg_stats.histogram_bounds pg_stats.most_common_elems pg_stats.range_bounds_histogram
+		pg_stats_ext.most_common_vals pg_stats_ext_exprs.most_common_vals pg_stats_ext_exprs.histogram_bounds
 		user_mapping_options.option_value foreign_server_options.option_value foreign_table_options.option_value`)
 )
 

@@ -12,95 +12,93 @@ import (
 // batch is how many rows are fetched at a time.
 const batch = 101
 
-// reading begins the transaction that a statement runs in: it only reads, and it is the caller's. What policies know of
-// a request is set as the tables API sets it. The caller's role is taken on last, since it may set less.
-func (s *session) reading(ctx context.Context, q *Query, v *verdict) (func(), error) {
-	claims, role := q.Caller.Claims, q.Caller.Role
+// asCaller runs statements in a transaction that only reads, and that is the caller's; it must be ended. What policies
+// know of a request is set as the tables API sets it. The caller's role is taken on last, since it may set less.
+func (s *session) asCaller(ctx context.Context, q *Query, v *verdict, statements ...statement) error {
+	claims := q.Caller.Claims
 	if claims == "" {
 		claims = "{}"
 	}
-	end, err := s.begin(ctx, "read only")
-	if err != nil {
-		return nil, err
+	caller := statement{
+		sql: `select set_config('search_path', $1, true), set_config('request.jwt.claims', $2, true), set_config('request.method', 'GET', true),
+			set_config('request.path', '', true), set_config('request.headers', '{}', true)`,
+		params: text(v.path, claims),
 	}
-	_, err = s.query(ctx, `select set_config('search_path', $1, true), set_config('request.jwt.claims', $2, true),
-		set_config('request.method', 'GET', true), set_config('request.path', '', true), set_config('request.headers', '{}', true)`, v.path, claims)
-	if err == nil {
-		err = s.take(ctx, role)
+	if q.Caller.Role != "" {
+		caller.sql += ", set_config('role', $3, true)"
+		caller.params = append(caller.params, []byte(q.Caller.Role))
 	}
-	if err != nil {
-		end()
-		return nil, fmt.Errorf("setting up a transaction: %w", err)
+	before := []statement{{sql: "begin read only"}, s.settings(), caller}
+	done, err := s.run(ctx, append(before, statements...)...)
+	if err != nil && done < len(before) {
+		return fmt.Errorf("setting up a transaction: %w", err)
 	}
-	return end, nil
+	return err
 }
 
 // read runs a statement and reads the first of its rows. Each row comes as one JSON object, made by PostgreSQL, unless
 // it is larger than all that is wanted: so little memory is needed whatever there is to read.
 func (s *session) read(ctx context.Context, q *Query, v *verdict, params [][]byte, limit, most int) (*Result, error) {
-	end, err := s.reading(ctx, q, v)
-	if err != nil {
-		return nil, err
-	}
-	defer end()
+	defer s.end(ctx)
 	// The braces and the columns' names are not shown.
 	row := strconv.Itoa(most + 16*len(v.columns) + 2)
-	sql := tag(q.Tag) + "declare bough_rows no scroll cursor without hold for select case when octet_length(r) <= " + row +
-		" then r end from (select row_to_json(t)::text as r from (\n" + v.body + "\n) t" + v.names() + " offset 0) u"
-	if _, err := s.conn.ExecParams(ctx, sql, params, v.oids(), nil, nil).Close(); err != nil {
-		return nil, err
+	cursor := statement{
+		sql: tag(q.Tag) + "declare bough_rows no scroll cursor without hold for select case when octet_length(r) <= " + row +
+			" then r end from (select row_to_json(t)::text as r from (\n" + v.body + "\n) t" + v.names() + " offset 0) u",
+		params: params, oids: v.oids(),
 	}
-	res := &Result{Columns: v.columns, Rows: [][]json.RawMessage{}}
-	for size := 0; ; {
-		n, err := s.fetch(ctx, min(limit+1-len(res.Rows), batch), func(r []byte) error {
-			switch {
-			case res.Truncated:
-				return nil
-			case len(res.Rows) == limit:
-				res.Truncated, res.Reason = true, MoreRows
-				return nil
-			}
-			var values []json.RawMessage
-			if r != nil {
-				var err error
-				if values, err = split(r, len(v.columns)); err != nil {
-					return err
-				}
-				for _, value := range values {
-					size += len(value) + 1
-				}
-			}
-			if r == nil || size > most {
-				if len(res.Rows) == 0 {
-					return errTooBig.Msgf("the first row of the result alone has more than %d bytes", most)
-				}
-				res.Truncated, res.Reason = true, MoreBytes
-				return nil
-			}
-			res.Rows = append(res.Rows, values)
-			return nil
-		})
-		if err != nil || n < batch || res.Truncated {
-			return res, err
-		}
+	c := &collector{res: &Result{Columns: v.columns, Rows: [][]json.RawMessage{}}, limit: limit, most: most}
+	n := min(limit+1, batch)
+	err := s.asCaller(ctx, q, v, cursor, c.fetch(n))
+	for err == nil && c.got == n && !c.res.Truncated {
+		n = min(limit+1-len(c.res.Rows), batch)
+		_, err = s.run(ctx, c.fetch(n))
 	}
+	return c.res, err
 }
 
-// fetch hands on up to n rows of the cursor, and returns how many there were.
-func (s *session) fetch(ctx context.Context, n int, row func([]byte) error) (int, error) {
-	rr := s.conn.ExecParams(ctx, "fetch forward "+strconv.Itoa(n)+" from bough_rows", nil, nil, nil, nil)
-	got := 0
-	var failed error
-	for rr.NextRow() {
-		got++
-		if failed == nil {
-			failed = row(rr.Values()[0])
+// collector takes the rows of a cursor until there are enough.
+type collector struct {
+	res               *Result
+	limit, most, size int
+	got               int // rows of the last fetch
+}
+
+// fetch is a statement that fetches the next rows.
+func (c *collector) fetch(n int) statement {
+	c.got = 0
+	return statement{sql: "fetch forward " + strconv.Itoa(n) + " from bough_rows", row: c.row}
+}
+
+// row takes a row: one JSON object, nil where it is too large.
+func (c *collector) row(values [][]byte) error {
+	c.got++
+	switch {
+	case c.res.Truncated:
+		return nil
+	case len(c.res.Rows) == c.limit:
+		c.res.Truncated, c.res.Reason = true, MoreRows
+		return nil
+	}
+	var row []json.RawMessage
+	if values[0] != nil {
+		var err error
+		if row, err = split(values[0], len(c.res.Columns)); err != nil {
+			return err
+		}
+		for _, value := range row {
+			c.size += len(value) + 1
 		}
 	}
-	if _, err := rr.Close(); err != nil {
-		return got, err
+	switch {
+	case values[0] != nil && c.size <= c.most:
+		c.res.Rows = append(c.res.Rows, row)
+	case len(c.res.Rows) == 0:
+		return errTooBig.Msgf("the first row of the result alone has more than %d bytes", c.most)
+	default:
+		c.res.Truncated, c.res.Reason = true, MoreBytes
 	}
-	return got, failed
+	return nil
 }
 
 // split takes the object of a row apart. Its names are c1, c2, …; the values are in the order of the columns.

@@ -2,6 +2,7 @@ package readsql
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -21,45 +22,93 @@ const (
 	farewell    = 5 * time.Second
 )
 
-// begin begins a transaction with settings of its own. The function that it returns rolls back; the connection is closed
-// if that fails.
-func (s *session) begin(ctx context.Context, mode string) (func(), error) {
-	end := func() {
-		if s.conn.IsClosed() || s.conn.TxStatus() == 'I' {
-			return
-		}
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
-		defer cancel()
-		if _, err := s.query(ctx, "rollback"); err != nil || s.conn.TxStatus() != 'I' {
-			_ = s.conn.Close(ctx)
-		}
+// statement is a statement with its parameters and what becomes of its rows.
+type statement struct {
+	sql    string
+	params [][]byte
+	oids   []uint32 // of the parameters; nil leaves their types to PostgreSQL
+	row    func(values [][]byte) error
+}
+
+func text(args ...string) [][]byte {
+	params := make([][]byte, len(args))
+	for i, a := range args {
+		params[i] = []byte(a)
 	}
-	if _, err := s.query(ctx, "begin "+mode); err != nil {
-		end()
-		return nil, fmt.Errorf("beginning a transaction: %w", err)
+	return params
+}
+
+// settings are those of every transaction here. A literal has to mean the same wherever it stands, and PostgreSQL to give
+// up even if this process is gone. What does not fit into memory goes to disk: not without bound, where that can be set.
+func (s *session) settings() statement {
+	return statement{
+		sql: `select set_config('standard_conforming_strings', 'on', true), set_config('row_security', 'on', true),
+			set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $1, true),
+			case when current_setting('temp_file_limit') = '-1' and has_parameter_privilege('temp_file_limit', 'set') then set_config('temp_file_limit', '1GB', true) end`,
+		params: text(milliseconds(s.timeout), milliseconds(min(lockTimeout, s.timeout))),
 	}
-	// A literal has to mean the same wherever it stands, and PostgreSQL to give up even if this process is gone. What does
-	// not fit into memory goes to disk: not without bound, where that can be set.
-	_, err := s.query(ctx, `select set_config('standard_conforming_strings', 'on', true), set_config('row_security', 'on', true),
-		set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $1, true),
-		case when current_setting('temp_file_limit') = '-1' and has_parameter_privilege('temp_file_limit', 'set') then set_config('temp_file_limit', '1GB', true) end`,
-		milliseconds(s.timeout), milliseconds(min(lockTimeout, s.timeout)))
+}
+
+// end rolls back. The connection is closed if that fails.
+func (s *session) end(ctx context.Context) {
+	if s.conn.IsClosed() || s.conn.TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
+	defer cancel()
+	if _, err := s.query(ctx, "rollback"); err != nil || s.conn.TxStatus() != 'I' {
+		_ = s.conn.Close(ctx)
+	}
+}
+
+// run runs statements in one round trip, each only if those before it succeed, and returns how many did.
+func (s *session) run(ctx context.Context, statements ...statement) (done int, err error) {
+	p := s.conn.StartPipeline(ctx)
+	for _, st := range statements {
+		p.SendQueryParams(st.sql, st.params, st.oids, nil, nil)
+	}
+	if err := p.Sync(); err != nil {
+		return 0, errors.Join(err, p.Close())
+	}
+	for _, st := range statements {
+		if err = s.result(p, st.row); err != nil {
+			break
+		}
+		done++
+	}
+	if closed := p.Close(); err == nil {
+		err = closed
+	}
+	return done, err
+}
+
+// result reads the rows of the next statement. They are read to the end, also where row fails.
+func (s *session) result(p *pgconn.Pipeline, row func([][]byte) error) error {
+	got, err := p.GetResults()
 	if err != nil {
-		end()
-		return nil, fmt.Errorf("setting up a transaction: %w", err)
+		return err
 	}
-	return end, nil
+	rr, ok := got.(*pgconn.ResultReader)
+	if !ok {
+		return fmt.Errorf("a statement gave a %T instead of rows", got)
+	}
+	var failed error
+	for rr.NextRow() {
+		if row != nil && failed == nil {
+			failed = row(rr.Values())
+		}
+	}
+	if _, err := rr.Close(); err != nil {
+		return err
+	}
+	return failed
 }
 
 func milliseconds(d time.Duration) string { return strconv.FormatInt(d.Milliseconds(), 10) }
 
 // query runs a statement with text parameters and returns its rows, "" for NULL.
 func (s *session) query(ctx context.Context, sql string, args ...string) ([][]string, error) {
-	params := make([][]byte, len(args))
-	for i, a := range args {
-		params[i] = []byte(a)
-	}
-	res := s.conn.ExecParams(ctx, sql, params, nil, nil, nil).Read()
+	res := s.conn.ExecParams(ctx, sql, text(args...), nil, nil, nil).Read()
 	if res.Err != nil {
 		return nil, res.Err
 	}

@@ -43,7 +43,7 @@ func (s *Service) request(ctx context.Context, c *Call) (*request, error) {
 		return nil, err
 	}
 	var err error
-	if r.role, r.claims, err = s.identity(c.Principal); err != nil {
+	if r.role, r.claims, err = s.Identity(c.Principal); err != nil {
 		return nil, err
 	}
 	if r.prefer, err = query.ParsePrefer(c.Prefer); err != nil {

@@ -211,8 +211,8 @@ func caller(p *auth.Principal) string {
 // credentials.
 func (s *Service) Role(p *auth.Principal) (string, error) { return s.cfg.Roles.Session(caller(p)) }
 
-// identity is the caller's database role, and the claims that row-level security policies see, as JSON.
-func (s *Service) identity(p *auth.Principal) (role, claims string, err error) {
+// Identity is the caller's database role, and the claims that row-level security policies see, as JSON.
+func (s *Service) Identity(p *auth.Principal) (role, claims string, err error) {
 	role, err = s.Role(p)
 	switch {
 	case err != nil:

@@ -7,7 +7,6 @@ package datatools
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 
 	"github.com/boughdb/bough/server/auth"
@@ -71,28 +70,8 @@ func (s *service) serve(ctx context.Context, c *mcp.Call, call tables.Call) (*an
 // caller is a tool's caller as readsql knows her.
 func (s *service) caller(c *mcp.Call) (readsql.Caller, error) {
 	p := c.Principal
-	role, err := s.Tables.Role(p)
-	if err != nil {
-		return readsql.Caller{}, err
-	}
-	claims := p.ClaimsJSON
-	if p.Service || claims == "" {
-		claims, err = claimsOf(p)
-	}
+	role, claims, err := s.Tables.Identity(p)
 	return readsql.Caller{Role: role, Claims: claims, MayExecute: p.Require(auth.ExecuteRPC) == nil, Unbound: p.Service}, err
-}
-
-// claimsOf are the claims of a caller whose credential has none, as requests for tables have them.
-func claimsOf(p *auth.Principal) (string, error) {
-	claims := map[string]string{"role": auth.RoleService}
-	if !p.Service {
-		claims["role"], claims["sub"] = auth.RoleAuthenticated, p.ID.String()
-		if p.Scopes != nil {
-			claims["scope"] = strings.Join(p.Scopes, " ")
-		}
-	}
-	data, err := json.Marshal(claims)
-	return string(data), err
 }
 
 var errLarge = fault.New(fault.Invalid, "too_large", "the result is too large").

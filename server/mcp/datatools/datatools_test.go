@@ -294,6 +294,20 @@ func TestResultsAreBounded(t *testing.T) {
 	}
 }
 
+// Where the server's own bound is lower than the limit, a full page says that there may be more.
+func TestTheServersOwnBoundIsTold(t *testing.T) {
+	t.Parallel()
+	w := bounded(t, 3)
+	r, err := w.do(t, ann, "query_table", `{"table": "many", "select": ["id"], "order": [{"column": "id"}]}`)
+	if d := cmp.Diff(`{"rows":[{"id":1},{"id":2},{"id":3}],"truncated":true,"next_offset":3}`, structured(t, r, err)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+	r, err = w.do(t, ann, "query_table", `{"table": "many", "select": ["id"], "order": [{"column": "id"}], "offset": 298}`)
+	if d := cmp.Diff(`{"rows":[{"id":299},{"id":300}],"truncated":false}`, structured(t, r, err)); d != "" {
+		t.Errorf("(-want +got):\n%s", d)
+	}
+}
+
 // What destroys something is confirmed by the person, where her program can ask her.
 func TestDestructiveCallsAreConfirmed(t *testing.T) {
 	t.Parallel()
@@ -381,5 +395,21 @@ func TestDefinitionsAreShort(t *testing.T) {
 	}
 	if t.Logf("%d bytes", size); size > 16_000 {
 		t.Errorf("the definitions have %d bytes", size)
+	}
+}
+
+func BenchmarkRunSQLQuery(b *testing.B) {
+	w := setup(b)
+	for _, c := range []struct{ name, arguments string }{
+		{"warm", `{"sql": "select id, title from notes where id = $1", "params": [1]}`},
+		{"cold", `{"sql": "select id, title from notes where id = $1 -- yesterday", "params": [1]}`}, // is checked each time
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := w.do(b, ann, "run_sql_query", c.arguments); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }

@@ -89,6 +89,12 @@ var rolesOnce sync.Once
 
 func setup(t testing.TB) *world {
 	t.Helper()
+	return bounded(t, 0)
+}
+
+// bounded is setup with a bound on the rows of the tables' answers.
+func bounded(t testing.TB, maxRows int64) *world {
+	t.Helper()
 	url, ctx := pgtest.Database(t), context.Background()
 	admin, err := pgx.Connect(ctx, url)
 	if err != nil {
@@ -117,7 +123,7 @@ func setup(t testing.TB) *world {
 		Options: introspect.Options{Schemas: exposed, Roles: []string{"tool_user"}},
 	})
 	t.Cleanup(schemas.Close)
-	service := tables.New(tables.Config{Schemas: exposed, MaxBody: 1 << 20, StatementTimeout: 10 * time.Second, Roles: postgres.DataRoles{Authenticated: "tool_user"}},
+	service := tables.New(tables.Config{Schemas: exposed, MaxBody: 1 << 20, MaxRows: maxRows, StatementTimeout: 10 * time.Second, Roles: postgres.DataRoles{Authenticated: "tool_user"}},
 		schemas, pools.Acquire, slog.New(slog.DiscardHandler))
 	sql := readsql.New(pools.Acquire, readsql.Config{Schemas: exposed, Timeout: 10 * time.Second, Version: func(ctx context.Context, database string) (string, error) {
 		s, err := schemas.Get(ctx, database)
@@ -126,7 +132,7 @@ func setup(t testing.TB) *world {
 		}
 		return s.Version, nil
 	}})
-	for _, tool := range datatools.Tools(datatools.Deps{Tables: service, SQL: sql, Schemas: schemas, Exposed: exposed}) {
+	for _, tool := range datatools.Tools(datatools.Deps{Tables: service, SQL: sql, Schemas: schemas, Exposed: exposed, MaxRows: maxRows}) {
 		w.tools[tool.Name] = tool
 	}
 	return w

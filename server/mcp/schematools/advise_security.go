@@ -29,7 +29,7 @@ where r.relispartition and not r.relrowsecurity and parent.relrowsecurity`},
 
 	{"security", "info", "rls_without_policies", `
 select r.oid, r.name, 'row-level security is on and there is no policy: nobody but service keys reaches a row, although ' || x.may,
-  'create policy own_rows on ' || r.name || ' to authenticated using ((select auth.uid()) = user_id); or revoke the privileges', ''
+  'create policy own_rows on ' || r.name || ' to ' || (select string_agg(name, ', ' order by name) from callers) || ' using ((select auth.uid()) = user_id); or revoke the privileges', ''
 from relations r
 join reached x on x.oid = r.oid
 where r.relkind in ('r', 'p') and r.relrowsecurity and not r.relispartition

@@ -112,7 +112,7 @@ func (s *service) ask(ctx context.Context, tx pgx.Tx, a advisor, v *view, admin 
 			callers = append(callers, role)
 		}
 	}
-	rows, err := tx.Query(ctx, advised+a.query, s.ExposedSchemas, callers)
+	rows, err := tx.Query(ctx, advised+a.query, once, s.ExposedSchemas, callers)
 	if err != nil {
 		return nil, err
 	}

@@ -61,6 +61,9 @@ func (s *service) completeFunction(ctx context.Context, c *mcp.Call, _, prefix s
 }
 
 func (s *service) completeBranch(ctx context.Context, c *mcp.Call, _, prefix string, _ map[string]string) ([]string, error) {
+	if only := fixedBranch(c); only != "" {
+		return matching([]string{only}, prefix), nil
+	}
 	ready := db.BranchStatusReady
 	list, _, err := s.Branches.List(ctx, c.Principal, branching.ListParams{Status: &ready, Limit: 100})
 	if err != nil {

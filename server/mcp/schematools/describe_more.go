@@ -120,7 +120,7 @@ func (v *view) describeMore(ctx context.Context, tx pgx.Tx, r *introspect.Relati
 		}
 	}
 	var found catalogDetails
-	if err := tx.QueryRow(ctx, details, r.OID, visible, role).Scan(&found); err != nil {
+	if err := tx.QueryRow(ctx, details, once, r.OID, visible, role).Scan(&found); err != nil {
 		return err
 	}
 	if found.Forced && r.RowSecurity {

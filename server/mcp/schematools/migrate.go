@@ -43,11 +43,13 @@ type migrateResult struct {
 const (
 	migrationTime = 50 * time.Second
 	lockTime      = 10 * time.Second
+	commitTime    = 30 * time.Second
 )
 
 var (
 	errMigrateMain  = fault.New(fault.Forbidden, "access_denied", "migrations of main are not allowed on this server").WithHint("name a branch: create_branch makes one")
 	errTransaction  = fault.New(fault.Invalid, "validation_error", "the transaction is not the migration's to control")
+	errUnknown      = fault.New(fault.Unavailable, "unavailable", "the connection was lost at the commit: it is not known whether the migration was applied").WithHint("compare_branch_schema or describe_table tell")
 	errMigrateAdmin = auth.ErrDenied.Msgf("migrations are for administrators and service keys")
 )
 
@@ -129,9 +131,11 @@ func (s *service) migrate(ctx context.Context, c *mcp.Call, statements []script.
 	pg := conn.Conn.Conn().PgConn()
 	for i, stmt := range statements {
 		// The extended protocol takes one statement and no more, whatever the text is.
-		result := pg.ExecParams(ctx, stmt.Text, nil, nil, nil, nil).Read()
-		if result.Err != nil {
-			return d, migrationFault(ctx, result.Err, statements, i)
+		result := pg.ExecParams(ctx, stmt.Text, nil, nil, nil, nil)
+		for result.NextRow() { // nobody asked for rows
+		}
+		if _, err := result.Close(); err != nil {
+			return d, migrationFault(ctx, err, statements, i)
 		}
 		if pg.TxStatus() != 'T' {
 			return d, errTransaction.Msgf("%s: the statement ended the transaction, after what came before it; see what became of it", place(statements, i))
@@ -141,6 +145,9 @@ func (s *service) migrate(ctx context.Context, c *mcp.Call, statements []script.
 	if err != nil {
 		return d, catalogFault(err)
 	}
+	// From here on giving up would leave open what has become of it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTime)
+	defer cancel()
 	if err := tx.Commit(ctx); err != nil {
 		return d, migrationFault(ctx, err, statements, -1)
 	}
@@ -180,6 +187,8 @@ func migrationFault(ctx context.Context, err error, statements []script.Statemen
 	var pgErr *pgconn.PgError
 	switch {
 	case errors.As(err, &pgErr):
+	case i < 0:
+		return errUnknown
 	case ctx.Err() != nil:
 		return fault.New(fault.Timeout, "timeout", "").Msgf("%s: the migration took longer than %s and was given up; nothing was changed", where, migrationTime)
 	default:

@@ -50,8 +50,8 @@ func (s *service) overview(ctx context.Context, c *mcp.Call, _ overviewArgs) (*m
 		bySchema[name] = &out.Schemas[i]
 	}
 	for _, r := range v.relations("") {
-		switch {
-		case r.Kind == introspect.View || r.Kind == introspect.MaterializedView:
+		switch r.Kind {
+		case introspect.View, introspect.MaterializedView:
 			bySchema[r.Schema].Views++
 		default:
 			bySchema[r.Schema].Tables++

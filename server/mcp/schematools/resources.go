@@ -34,7 +34,7 @@ func Resources(d Deps) []mcp.Resource {
 			URI: "openapi://document", Name: "openapi", Title: "OpenAPI document", MIMEType: jsonType, Feature: mcp.Schema, Scopes: scopes,
 			Description: "The REST API with the tables and functions that you may use. It may be long.",
 			Read: func(ctx context.Context, c *mcp.Call) (string, error) {
-				data, err := d.Document(ctx, c)
+				data, err := s.Document(ctx, c)
 				return string(data), err
 			},
 		},

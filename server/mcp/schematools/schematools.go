@@ -97,6 +97,9 @@ func (s *service) inspect(ctx context.Context, database string, f func(tx pgx.Tx
 	}))
 }
 
+// once is for statements that are too large, and too rarely used, to stay prepared.
+const once = pgx.QueryExecModeDescribeExec
+
 const settings = `
 select pg_catalog.set_config('search_path', '', true), pg_catalog.set_config('jit', 'off', true),
   pg_catalog.set_config('quote_all_identifiers', 'off', true), pg_catalog.set_config('lock_timeout', '3s', true),

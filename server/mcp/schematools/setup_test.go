@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -248,11 +249,38 @@ func (b *bundle) tryIn(ctx context.Context, t *testing.T, p *auth.Principal, too
 	if err != nil {
 		t.Fatal(err)
 	}
+	fits(t, found, data)
 	a := answer{Summary: result.Summary, Untrusted: result.Untrusted, JSON: string(data)}
 	if err := json.Unmarshal(data, &a.values); err != nil {
 		t.Fatal(err)
 	}
 	return a, nil
+}
+
+// fits holds a structured result against the schema that the tool is listed with.
+func fits(t *testing.T, tool mcp.Tool, data []byte) {
+	t.Helper()
+	definition, err := tool.Definition()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var listed struct {
+		OutputSchema *jsonschema.Schema `json:"outputSchema"`
+	}
+	if err := json.Unmarshal(definition, &listed); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := listed.OutputSchema.Resolve(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v any
+	if err := json.Unmarshal(data, &v); err != nil {
+		t.Fatal(err)
+	}
+	if err := schema.Validate(v); err != nil {
+		t.Errorf("the result of %s does not fit its schema: %v\n%s", tool.Name, err, data)
+	}
 }
 
 // call calls a tool that must work.
@@ -304,5 +332,14 @@ func (b *bundle) execFails(t *testing.T, url, sql string) {
 	defer conn.Close(context.Background())
 	if _, err := conn.Exec(t.Context(), sql); err == nil {
 		t.Fatalf("%s did not fail", sql)
+	}
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); !ok(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not come about that %s", what)
+		}
 	}
 }

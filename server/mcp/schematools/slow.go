@@ -61,8 +61,8 @@ func (s *service) slowQueries(ctx context.Context, c *mcp.Call, in slowArgs) (*m
 		rows, err := tx.Query(ctx, fmt.Sprintf(`
 			select s.query, s.calls, s.total_exec_time, s.mean_exec_time, s.max_exec_time, s.rows
 			from %s.pg_stat_statements s
-			where s.dbid = (select oid from pg_database where datname = current_database())
-			order by s.%s desc limit $1`, schema, order), in.Limit)
+			where s.dbid = (select oid from pg_database where datname = current_database()) and s.queryid is not null
+			order by s.%s desc limit $1`, schema, order), once, in.Limit)
 		if err != nil {
 			return err
 		}

@@ -39,7 +39,8 @@ type Object struct {
 }
 
 // Read reads the schema of the database that tx is in, ordered by kind and name. It sets the transaction's search_path to
-// nothing, by which all names come out qualified; a caller who goes on afterwards wraps it in a savepoint.
+// nothing, by which all names come out qualified; a caller who goes on afterwards wraps it in a savepoint. No statements stay
+// prepared.
 func Read(ctx context.Context, tx pgx.Tx, o Options) ([]Object, error) {
 	if _, err := tx.Exec(ctx, settings); err != nil {
 		return nil, fmt.Errorf("preparing to read the schema: %w", err)
@@ -51,7 +52,7 @@ func Read(ctx context.Context, tx pgx.Tx, o Options) ([]Object, error) {
 	var objects []Object
 	byKey := map[Key]int{}
 	for _, q := range queries {
-		rows, err := tx.Query(ctx, base+q, o.Viewer, grantees)
+		rows, err := tx.Query(ctx, base+q, pgx.QueryExecModeDescribeExec, o.Viewer, grantees)
 		if err != nil {
 			return nil, fmt.Errorf("reading the schema: %w", err)
 		}

@@ -188,6 +188,7 @@ func TestTextDescribesObjects(t *testing.T) {
 
 func TestCompareFindsChangesOfEveryKind(t *testing.T) {
 	t.Parallel()
+	before := read(t, database(t, start), "")
 	for name, tc := range map[string]struct{ sql, want string }{
 		"table added":          {"create table app.new (n int primary key)", "+ table app.new\n  + table\n  + column n integer not null\n  + constraint new_pkey PRIMARY KEY (n)\n"},
 		"table removed":        {"drop table app.posts cascade", "- table app.posts\n"},
@@ -251,14 +252,14 @@ func TestCompareFindsChangesOfEveryKind(t *testing.T) {
 				_, err = conn.Exec(ctx, start)
 				return err
 			})
-			before := read(t, url, "")
 			exec(t, url, tc.sql)
-			d := schematext.Compare(before, read(t, url, ""))
+			after := read(t, url, "")
+			d := schematext.Compare(before, after)
 			text, left := d.Text(16 << 10)
 			if !strings.Contains(text, tc.want) || left != 0 {
 				t.Errorf("the difference is\n%s\nand lacks\n%s", text, tc.want)
 			}
-			back, _ := schematext.Compare(read(t, url, ""), before).Text(16 << 10)
+			back, _ := schematext.Compare(after, before).Text(16 << 10)
 			if back == "" || back == text {
 				t.Errorf("the other way round the difference is\n%s", back)
 			}

@@ -14,20 +14,20 @@ import (
 	"testing"
 )
 
-// The conformance suite of the protocol finds nothing wrong, in the present revision and in the one before it, at one
-// address. The suite sends no credentials: a proxy before the server adds them.
-func TestConformance(t *testing.T) {
+// The published clients of the protocol work, and its conformance suite finds nothing wrong, in the present revision and in
+// the one before it, at one address. The suite sends no credentials: a proxy before the server adds them.
+func TestPublishedPeers(t *testing.T) {
 	t.Parallel()
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		t.Skip("npm is not installed, and the conformance suite comes from there")
+		t.Skip("npm is not installed, and the peers come from there")
 	}
 	if testing.Short() {
-		t.Skip("the conformance suite takes a while")
+		t.Skip("the peers take a while")
 	}
 	dir := t.TempDir()
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		data, err := os.ReadFile(filepath.Join("testdata", "conformance", name))
+	for _, name := range []string{"package.json", "package-lock.json", "clients.mjs"} {
+		data, err := os.ReadFile(filepath.Join("testdata", "peers", name))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -35,9 +35,11 @@ func TestConformance(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	tools, _, _ := newTools(t)
+	env := append(os.Environ(), "BOUGH_URL="+listen(t, tools), "BOUGH_TOKEN="+admin)
 	run := func(name string, args ...string) (string, error) {
 		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = dir
+		cmd.Dir, cmd.Env = dir, env
 		var out bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &out
 		err := cmd.Run()
@@ -48,6 +50,12 @@ func TestConformance(t *testing.T) {
 	}
 	node := nodeCommand(npm, run)
 
+	t.Run("clients", func(t *testing.T) {
+		t.Parallel()
+		if out, err := run(node[0], append(node[1:len(node):len(node)], "clients.mjs")...); err != nil {
+			t.Errorf("%v\n%s", err, out)
+		}
+	})
 	for _, revision := range []string{"2026-07-28", "2025-11-25"} {
 		t.Run(revision, func(t *testing.T) {
 			t.Parallel()
