@@ -42,6 +42,7 @@ var importRules = map[string]rule{
 	"server/postgres":   {[]string{"schema", "server/pgcopy"}, nil},
 	"server/pgserver":   {nil, nil},
 	"server/pgcopy":     {nil, nil},
+	"server/safedial":   {nil, nil},
 	"server/fault":      {nil, nil},
 	"server/duration":   {nil, nil},
 	"server/pgtest":     {[]string{"server/pgserver"}, nil},
