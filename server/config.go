@@ -42,6 +42,7 @@ type Config struct {
 	ShutdownTimeout    time.Duration
 	Auth               AuthConfig
 	Mail               MailConfig
+	Events             EventsConfig
 	Roles              postgres.RoleNames
 	API                struct {
 		Schemas          []string
@@ -124,6 +125,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
 	c.Auth.settings(f)
 	c.Mail.settings(f)
+	c.Events.settings(f)
 	return f
 }
 
@@ -302,7 +304,7 @@ func (c *Config) check() error {
 			bad("branching.seed-path: %q is not a directory", c.Branching.SeedPath)
 		}
 	}
-	for _, err := range []error{c.Auth.check(), c.Mail.check()} {
+	for _, err := range []error{c.Auth.check(), c.Mail.check(), c.Events.check()} {
 		if err != nil {
 			errs = append(errs, err)
 		}
