@@ -44,7 +44,7 @@ func (s *server) startUsers(ctx context.Context) error {
 		return err
 	}
 	if s.cfg.Auth.EncryptionKey == "" {
-		s.log.Debug("private signing keys are stored readable in the control database; auth.encryption-key encrypts them")
+		s.log.Debug("private signing keys and the secrets of webhooks are stored readable in the control database; auth.encryption-key encrypts them")
 	}
 	return s.tokens.LoadRevocations(ctx)
 }

@@ -1,12 +1,14 @@
 package events
 
 import (
+	"errors"
 	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/safedial"
 )
 
 // checkTarget says what is wrong with the URL of a webhook. It refuses early what would be refused at every try; the
@@ -31,8 +33,9 @@ func (s *Service) checkTarget(raw string) error {
 	case u.Scheme == "http" && !local && !s.cfg.AllowPrivate:
 		return fault.Field("url", "must begin with https:// (http is for this machine, or for all with the setting events.allow_private_targets)")
 	case addrErr == nil:
-		if err := s.dial.Check(addr); err != nil {
-			return fault.Field("url", "is refused: %s", err)
+		var refused *safedial.RefusedError
+		if errors.As(s.dial.Check(addr), &refused) {
+			return fault.Field("url", "must not lead to %s, a %s address", addr, refused.Use)
 		}
 	}
 	return nil
