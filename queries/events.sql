@@ -177,7 +177,8 @@ limit @max_rows offset @skip_rows;
 -- name: CountDeliveries :one
 select count(*)
 from webhook_deliveries d
-where (sqlc.narg(webhook_id)::uuid is null or d.webhook_id = sqlc.narg(webhook_id))
+where (sqlc.narg(id)::uuid is null or d.id = sqlc.narg(id))
+  and (sqlc.narg(webhook_id)::uuid is null or d.webhook_id = sqlc.narg(webhook_id))
   and (sqlc.narg(status)::delivery_status is null or d.status = sqlc.narg(status))
   and (sqlc.narg(event_type)::text is null or d.event_type = sqlc.narg(event_type));
 

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/google/uuid"
+
 	"github.com/boughdb/bough/gen/client"
 	"github.com/boughdb/bough/server/servertest"
 )
@@ -13,6 +15,15 @@ func createHook(t *testing.T, c *client.ClientWithResponses, url string) *client
 	t.Helper()
 	return ok[*client.CreateWebhookResponse](t, 201)(c.CreateWebhookWithResponse(t.Context(),
 		client.CreateWebhookRequest{URL: url, Events: []client.EventSelector{client.EventSelectorAll}})).JSON201
+}
+
+func delivery(t *testing.T, c *client.ClientWithResponses, id uuid.UUID) *client.Delivery {
+	t.Helper()
+	list := ok[*client.ListDeliveriesResponse](t, 200)(c.ListDeliveriesWithResponse(t.Context(), &client.ListDeliveriesParams{ID: &id})).JSON200
+	if len(list.Deliveries) != 1 {
+		t.Fatalf("%d deliveries with the id %s", len(list.Deliveries), id)
+	}
+	return &list.Deliveries[0]
 }
 
 // Killed right before or right after the transaction that makes a branch ready, the next process tells of it exactly as
@@ -63,7 +74,7 @@ func TestDeliveryOfAKilledProcessIsMadeAgain(t *testing.T) {
 	i.s.Exec(t, i.s.Control, "update webhook_deliveries set due_at = due_at - interval '1 hour', lease_until = lease_until - interval '1 hour'")
 	p = start(t, i.args, nil)
 	eventually(t, "the delivery", func() bool {
-		return ok[*client.GetDeliveryResponse](t, 200)(p.client(t).GetDeliveryWithResponse(t.Context(), d.ID)).JSON200.Status == client.DeliveryStatusDelivered
+		return delivery(t, p.client(t), d.ID).Status == client.DeliveryStatusDelivered
 	})
 	got := r.Messages()
 	if len(got) != 2 || got[0].Header.Get("Webhook-Id") != got[1].Header.Get("Webhook-Id") {
@@ -91,7 +102,7 @@ func TestStoppedProcessHandsOnItsDeliveries(t *testing.T) {
 	}
 	p = start(t, i.args, nil)
 	eventually(t, "the delivery", func() bool {
-		d = ok[*client.GetDeliveryResponse](t, 200)(p.client(t).GetDeliveryWithResponse(t.Context(), d.ID)).JSON200
+		d = delivery(t, p.client(t), d.ID)
 		return d.Status == client.DeliveryStatusDelivered
 	})
 	if len(d.Attempts) != 1 {

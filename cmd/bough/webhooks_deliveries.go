@@ -86,7 +86,7 @@ func (c *cli) reportDelivery(cmd *cobra.Command, a *api, d client.Delivery, form
 			return fmt.Errorf("the event was not sent within %s; \"bough webhooks deliveries\" shows what becomes of it", outcomeTimeout)
 		}
 		var err error
-		if d, got, err = readAs[client.Delivery](a.GetDelivery(ctx, d.ID)); err != nil {
+		if d, got, err = a.delivery(ctx, d.ID); err != nil {
 			return err
 		}
 		last := lastAttempt(d)
@@ -104,6 +104,21 @@ func (c *cli) reportDelivery(cmd *cobra.Command, a *api, d client.Delivery, form
 		remark(cmd, "Delivered %s: %s after %d ms.", d.Event, answered(*last), last.DurationMs)
 	}
 	return nil
+}
+
+// delivery reads a delivery; the answer is what the list says of it.
+func (a *api) delivery(ctx context.Context, id uuid.UUID) (d client.Delivery, got answer, err error) {
+	list, got, err := readAs[struct {
+		Deliveries []json.RawMessage `json:"deliveries"`
+	}](a.ListDeliveries(ctx, &client.ListDeliveriesParams{ID: &id}))
+	if err != nil {
+		return d, got, err
+	}
+	if len(list.Deliveries) == 0 {
+		return d, got, fmt.Errorf("the delivery %s is gone: its webhook was deleted", id)
+	}
+	got.body = list.Deliveries[0]
+	return d, got, json.Unmarshal(got.body, &d)
 }
 
 func deliveryError(d client.Delivery, now time.Time) error {

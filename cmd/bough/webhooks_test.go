@@ -67,17 +67,16 @@ func (s *fakeServer) serveWebhooks(mux *http.ServeMux) {
 	mux.HandleFunc("POST "+path+"/deliveries/{id}/redeliver", func(w http.ResponseWriter, _ *http.Request) {
 		begun(w, testDelivery(810, testID(800), client.EventTypeBranchReady))
 	})
-	// .../deliveries/<id> and .../<id>/deliveries, which the mux cannot tell apart.
-	mux.HandleFunc("GET "+path+"/{first}/{second}", func(w http.ResponseWriter, r *http.Request) {
-		if r.PathValue("first") == "deliveries" {
-			reply(w, http.StatusOK, s.deliveries[r.PathValue("second")])
-			return
-		}
-		hook := uuid.MustParse(r.PathValue("first"))
+	mux.HandleFunc("GET "+path+"/{id}/deliveries", func(w http.ResponseWriter, r *http.Request) {
+		hook := uuid.MustParse(r.PathValue("id"))
 		list := []client.Delivery{testDelivery(812, hook, client.EventTypeBranchDeleted), testDelivery(811, hook, client.EventTypeBranchReady)}
 		reply(w, http.StatusOK, client.DeliveryList{Deliveries: slicePage(list, r.URL.Query()), Total: len(list)})
 	})
 	mux.HandleFunc("GET "+path+"/deliveries", func(w http.ResponseWriter, r *http.Request) {
+		if d, ok := s.deliveries[r.URL.Query().Get("id")]; ok {
+			reply(w, http.StatusOK, client.DeliveryList{Deliveries: []client.Delivery{d}, Total: 1})
+			return
+		}
 		d := testDelivery(813, testID(801), client.EventType(r.URL.Query().Get("event")))
 		d.Status, d.NextAttemptAt = client.DeliveryStatus(r.URL.Query().Get("status")), nil
 		d.Attempts = append(d.Attempts, client.DeliveryAttempt{At: testNow, Error: new("dial tcp 192.0.2.1:443: connect: connection refused\x1b[2J")})

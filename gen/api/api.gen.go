@@ -1816,6 +1816,9 @@ type ListWebhooksParams struct {
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
+	// ID Only the delivery with this id.
+	ID *openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
+
 	// Status Only deliveries in this status.
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
@@ -1831,6 +1834,9 @@ type ListDeliveriesParams struct {
 
 // ListWebhookDeliveriesParams defines parameters for ListWebhookDeliveries.
 type ListWebhookDeliveriesParams struct {
+	// ID Only the delivery with this id.
+	ID *openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
+
 	// Status Only deliveries in this status.
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
@@ -2079,9 +2085,6 @@ type ServerInterface interface {
 	// ListDeliveries List the deliveries of all webhooks
 	// (GET /api/v1/admin/webhooks/deliveries)
 	ListDeliveries(c *gin.Context, params ListDeliveriesParams)
-	// GetDelivery Get a delivery
-	// (GET /api/v1/admin/webhooks/deliveries/{delivery_id})
-	GetDelivery(c *gin.Context, deliveryID DeliveryID)
 	// Redeliver Deliver again
 	// (POST /api/v1/admin/webhooks/deliveries/{delivery_id}/redeliver)
 	Redeliver(c *gin.Context, deliveryID DeliveryID)
@@ -2881,6 +2884,14 @@ func (siw *ServerInterfaceWrapper) ListDeliveries(c *gin.Context) {
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListDeliveriesParams
 
+	// ------------- Optional query parameter "id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "id", c.Request.URL.Query(), &params.ID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
 	// ------------- Optional query parameter "status" -------------
 
 	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", c.Request.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
@@ -2921,31 +2932,6 @@ func (siw *ServerInterfaceWrapper) ListDeliveries(c *gin.Context) {
 	}
 
 	siw.Handler.ListDeliveries(c, params)
-}
-
-// GetDelivery operation middleware
-func (siw *ServerInterfaceWrapper) GetDelivery(c *gin.Context) {
-
-	var err error
-	_ = err
-
-	// ------------- Path parameter "delivery_id" -------------
-	var deliveryID DeliveryID
-
-	err = runtime.BindStyledParameterWithOptions("simple", "delivery_id", c.Param("delivery_id"), &deliveryID, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "uuid", ValueIsUnescaped: true})
-	if err != nil {
-		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter delivery_id: %w", err), http.StatusBadRequest)
-		return
-	}
-
-	for _, middleware := range siw.HandlerMiddlewares {
-		middleware(c)
-		if c.IsAborted() {
-			return
-		}
-	}
-
-	siw.Handler.GetDelivery(c, deliveryID)
 }
 
 // Redeliver operation middleware
@@ -3065,6 +3051,14 @@ func (siw *ServerInterfaceWrapper) ListWebhookDeliveries(c *gin.Context) {
 
 	// Parameter object where we will unmarshal all parameters from the context
 	var params ListWebhookDeliveriesParams
+
+	// ------------- Optional query parameter "id" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "id", c.Request.URL.Query(), &params.ID, runtime.BindQueryParameterOptions{Type: "string", Format: "uuid"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
 
 	// ------------- Optional query parameter "status" -------------
 
@@ -3565,7 +3559,6 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.POST(options.BaseURL+"/api/v1/admin/webhooks/:webhook_id/rotate-secret", wrapper.RotateWebhookSecret)
 	router.GET(options.BaseURL+"/api/v1/admin/webhooks/:webhook_id/deliveries", wrapper.ListWebhookDeliveries)
 	router.GET(options.BaseURL+"/api/v1/admin/webhooks/deliveries", wrapper.ListDeliveries)
-	router.GET(options.BaseURL+"/api/v1/admin/webhooks/deliveries/:delivery_id", wrapper.GetDelivery)
 	router.POST(options.BaseURL+"/api/v1/admin/webhooks/deliveries/:delivery_id/redeliver", wrapper.Redeliver)
 	router.GET(options.BaseURL+"/api/v1/tables", wrapper.ListTables)
 	router.GET(options.BaseURL+"/healthz", wrapper.GetHealth)
@@ -6415,102 +6408,6 @@ type ListDeliveriesdefaultJSONResponse struct {
 }
 
 func (response ListDeliveriesdefaultJSONResponse) VisitListDeliveriesResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(response.StatusCode)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeliveryRequestObject struct {
-	DeliveryID DeliveryID `json:"delivery_id"`
-}
-
-type GetDeliveryResponseObject interface {
-	VisitGetDeliveryResponse(w http.ResponseWriter) error
-}
-
-type GetDelivery200JSONResponse Delivery
-
-func (response GetDelivery200JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(200)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDelivery400JSONResponse struct{ BadRequestJSONResponse }
-
-func (response GetDelivery400JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(400)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDelivery401JSONResponse struct{ UnauthorizedJSONResponse }
-
-func (response GetDelivery401JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
-	w.WriteHeader(401)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDelivery403JSONResponse struct{ ForbiddenJSONResponse }
-
-func (response GetDelivery403JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(403)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDelivery404JSONResponse struct{ NotFoundJSONResponse }
-
-func (response GetDelivery404JSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
-
-	var buf bytes.Buffer
-	if err := json.NewEncoder(&buf).Encode(response); err != nil {
-		return err
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(404)
-	_, err := buf.WriteTo(w)
-	return err
-}
-
-type GetDeliverydefaultJSONResponse struct {
-	Body       Error
-	StatusCode int
-}
-
-func (response GetDeliverydefaultJSONResponse) VisitGetDeliveryResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -9548,9 +9445,6 @@ type StrictServerInterface interface {
 	// ListDeliveries List the deliveries of all webhooks
 	// (GET /api/v1/admin/webhooks/deliveries)
 	ListDeliveries(ctx context.Context, request ListDeliveriesRequestObject) (ListDeliveriesResponseObject, error)
-	// GetDelivery Get a delivery
-	// (GET /api/v1/admin/webhooks/deliveries/{delivery_id})
-	GetDelivery(ctx context.Context, request GetDeliveryRequestObject) (GetDeliveryResponseObject, error)
 	// Redeliver Deliver again
 	// (POST /api/v1/admin/webhooks/deliveries/{delivery_id}/redeliver)
 	Redeliver(ctx context.Context, request RedeliverRequestObject) (RedeliverResponseObject, error)
@@ -10448,32 +10342,6 @@ func (sh *strictHandler) ListDeliveries(ctx *gin.Context, params ListDeliveriesP
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(ListDeliveriesResponseObject); ok {
 		if err := validResponse.VisitListDeliveriesResponse(ctx.Writer); err != nil {
-			sh.options.ResponseErrorHandlerFunc(ctx, err)
-		}
-	} else if response != nil {
-		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
-	}
-}
-
-// GetDelivery operation middleware
-func (sh *strictHandler) GetDelivery(ctx *gin.Context, deliveryID DeliveryID) {
-	var request GetDeliveryRequestObject
-
-	request.DeliveryID = deliveryID
-
-	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
-		return sh.ssi.GetDelivery(ctx, request.(GetDeliveryRequestObject))
-	}
-	for _, middleware := range sh.middlewares {
-		handler = middleware(handler, "GetDelivery")
-	}
-
-	response, err := handler(ctx, request)
-
-	if err != nil {
-		sh.options.HandlerErrorFunc(ctx, err)
-	} else if validResponse, ok := response.(GetDeliveryResponseObject); ok {
-		if err := validResponse.VisitGetDeliveryResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

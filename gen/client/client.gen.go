@@ -2253,6 +2253,9 @@ type ListWebhooksParams struct {
 
 // ListDeliveriesParams defines parameters for ListDeliveries.
 type ListDeliveriesParams struct {
+	// ID Only the delivery with this id.
+	ID *openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
+
 	// Status Only deliveries in this status.
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
@@ -2268,6 +2271,9 @@ type ListDeliveriesParams struct {
 
 // ListWebhookDeliveriesParams defines parameters for ListWebhookDeliveries.
 type ListWebhookDeliveriesParams struct {
+	// ID Only the delivery with this id.
+	ID *openapi_types.UUID `form:"id,omitempty" json:"id,omitempty"`
+
 	// Status Only deliveries in this status.
 	Status *DeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
 
@@ -3274,11 +3280,6 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/admin/webhooks/deliveries (the `ListDeliveries` operationId).
 	ListDeliveries(ctx context.Context, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
-
-	// GetDelivery Get a delivery
-	//
-	// Corresponds with GET /api/v1/admin/webhooks/deliveries/{delivery_id} (the `GetDelivery` operationId).
-	GetDelivery(ctx context.Context, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// Redeliver Deliver again
 	//
@@ -4588,21 +4589,6 @@ func (c *Client) CreateWebhook(ctx context.Context, body CreateWebhookJSONReques
 // Corresponds with GET /api/v1/admin/webhooks/deliveries (the `ListDeliveries` operationId).
 func (c *Client) ListDeliveries(ctx context.Context, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewListDeliveriesRequest(c.Server, params)
-	if err != nil {
-		return nil, err
-	}
-	req = req.WithContext(ctx)
-	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
-		return nil, err
-	}
-	return c.Client.Do(req)
-}
-
-// GetDelivery Get a delivery
-//
-// Corresponds with GET /api/v1/admin/webhooks/deliveries/{delivery_id} (the `GetDelivery` operationId).
-func (c *Client) GetDelivery(ctx context.Context, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*http.Response, error) {
-	req, err := NewGetDeliveryRequest(c.Server, deliveryID)
 	if err != nil {
 		return nil, err
 	}
@@ -7310,6 +7296,18 @@ func NewListDeliveriesRequest(server string, params *ListDeliveriesParams) (*htt
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
 
+		if params.ID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.ID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if params.Status != nil {
 
 			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
@@ -7362,40 +7360,6 @@ func NewListDeliveriesRequest(server string, params *ListDeliveriesParams) (*htt
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
 		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
-	}
-
-	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
-	if err != nil {
-		return nil, err
-	}
-
-	return req, nil
-}
-
-// NewGetDeliveryRequest constructs an http.Request for the GetDelivery method
-func NewGetDeliveryRequest(server string, deliveryID DeliveryID) (*http.Request, error) {
-	var err error
-
-	var pathParam0 string
-
-	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "delivery_id", deliveryID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: "uuid"})
-	if err != nil {
-		return nil, err
-	}
-
-	serverURL, err := url.Parse(server)
-	if err != nil {
-		return nil, err
-	}
-
-	operationPath := fmt.Sprintf("/api/v1/admin/webhooks/deliveries/%s", pathParam0)
-	if operationPath[0] == '/' {
-		operationPath = "." + operationPath
-	}
-
-	queryURL, err := serverURL.Parse(operationPath)
-	if err != nil {
-		return nil, err
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
@@ -7589,6 +7553,18 @@ func NewListWebhookDeliveriesRequest(server string, webhookID WebhookID, params 
 		// styled parameters, preserving literal commas as delimiters
 		// per the OpenAPI spec (e.g. "color=blue,black,brown").
 		var rawQueryFragments []string
+
+		if params.ID != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "id", *params.ID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: "uuid"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
 
 		if params.Status != nil {
 
@@ -11206,13 +11182,6 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/admin/webhooks/deliveries (the `ListDeliveries` operationId).
 	ListDeliveriesWithResponse(ctx context.Context, params *ListDeliveriesParams, reqEditors ...RequestEditorFn) (*ListDeliveriesResponse, error)
 
-	// GetDeliveryWithResponse Get a delivery
-	//
-	// Returns a wrapper object for the known response body format(s).
-	//
-	// Corresponds with GET /api/v1/admin/webhooks/deliveries/{delivery_id} (the `GetDelivery` operationId).
-	GetDeliveryWithResponse(ctx context.Context, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*GetDeliveryResponse, error)
-
 	// RedeliverWithResponse Deliver again
 	//
 	// Begins the delivery anew, with all its tries and the same `webhook-id`, whatever came of it before; one that waits
@@ -14309,89 +14278,6 @@ func (r ListDeliveriesResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListDeliveriesResponse) ContentType() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Header.Get("Content-Type")
-	}
-	return ""
-}
-
-// GetDeliveryResponse401Headers the declared response headers of an HTTP 401 response for GetDelivery
-type GetDeliveryResponse401Headers struct {
-	WWWAuthenticate string
-}
-
-type GetDeliveryResponse struct {
-	Body         []byte
-	HTTPResponse *http.Response
-	// JSON200 the response for an HTTP 200 `application/json` response
-	JSON200 *Delivery
-	// JSON400 the response for an HTTP 400 `application/json` response
-	JSON400 *BadRequest
-	// JSON401 the response for an HTTP 401 `application/json` response
-	JSON401 *Unauthorized
-	// JSON403 the response for an HTTP 403 `application/json` response
-	JSON403 *Forbidden
-	// JSON404 the response for an HTTP 404 `application/json` response
-	JSON404 *NotFound
-	// JSONDefault the response for an HTTP default `application/json` response
-	JSONDefault *Failure
-	// Headers401 the parsed response headers for an HTTP 401 response
-	Headers401 *GetDeliveryResponse401Headers
-}
-
-// GetJSON200 returns the response for an HTTP 200 `application/json` response
-func (r GetDeliveryResponse) GetJSON200() *Delivery {
-	return r.JSON200
-}
-
-// GetJSON400 returns the response for an HTTP 400 `application/json` response
-func (r GetDeliveryResponse) GetJSON400() *BadRequest {
-	return r.JSON400
-}
-
-// GetJSON401 returns the response for an HTTP 401 `application/json` response
-func (r GetDeliveryResponse) GetJSON401() *Unauthorized {
-	return r.JSON401
-}
-
-// GetJSON403 returns the response for an HTTP 403 `application/json` response
-func (r GetDeliveryResponse) GetJSON403() *Forbidden {
-	return r.JSON403
-}
-
-// GetJSON404 returns the response for an HTTP 404 `application/json` response
-func (r GetDeliveryResponse) GetJSON404() *NotFound {
-	return r.JSON404
-}
-
-// GetJSONDefault returns the response for an HTTP default `application/json` response
-func (r GetDeliveryResponse) GetJSONDefault() *Failure {
-	return r.JSONDefault
-}
-
-// GetBody returns the raw response body bytes
-func (r GetDeliveryResponse) GetBody() []byte {
-	return r.Body
-}
-
-// Status returns HTTPResponse.Status
-func (r GetDeliveryResponse) Status() string {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.Status
-	}
-	return http.StatusText(0)
-}
-
-// StatusCode returns HTTPResponse.StatusCode
-func (r GetDeliveryResponse) StatusCode() int {
-	if r.HTTPResponse != nil {
-		return r.HTTPResponse.StatusCode
-	}
-	return 0
-}
-
-// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
-func (r GetDeliveryResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -20103,19 +19989,6 @@ func (c *ClientWithResponses) ListDeliveriesWithResponse(ctx context.Context, pa
 	return ParseListDeliveriesResponse(rsp)
 }
 
-// GetDeliveryWithResponse Get a delivery
-//
-// Returns a wrapper object for the known response body format(s).
-//
-// Corresponds with GET /api/v1/admin/webhooks/deliveries/{delivery_id} (the `GetDelivery` operationId).
-func (c *ClientWithResponses) GetDeliveryWithResponse(ctx context.Context, deliveryID DeliveryID, reqEditors ...RequestEditorFn) (*GetDeliveryResponse, error) {
-	rsp, err := c.GetDelivery(ctx, deliveryID, reqEditors...)
-	if err != nil {
-		return nil, err
-	}
-	return ParseGetDeliveryResponse(rsp)
-}
-
 // RedeliverWithResponse Deliver again
 //
 // Begins the delivery anew, with all its tries and the same `webhook-id`, whatever came of it before; one that waits
@@ -23513,80 +23386,6 @@ func ParseListDeliveriesResponse(rsp *http.Response) (*ListDeliveriesResponse, e
 	switch {
 	case rsp.StatusCode == 401:
 		var headers ListDeliveriesResponse401Headers
-		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
-			var value string
-			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
-				return nil, err
-			}
-			headers.WWWAuthenticate = value
-		}
-		response.Headers401 = &headers
-	}
-
-	return response, nil
-}
-
-// ParseGetDeliveryResponse parses an HTTP response from a GetDeliveryWithResponse call
-func ParseGetDeliveryResponse(rsp *http.Response) (*GetDeliveryResponse, error) {
-	bodyBytes, err := io.ReadAll(rsp.Body)
-	defer func() { _ = rsp.Body.Close() }()
-	if err != nil {
-		return nil, err
-	}
-
-	response := &GetDeliveryResponse{
-		Body:         bodyBytes,
-		HTTPResponse: rsp,
-	}
-
-	switch {
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
-		var dest Delivery
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON200 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
-		var dest BadRequest
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON400 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
-		var dest Unauthorized
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON401 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
-		var dest Forbidden
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON403 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
-		var dest NotFound
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSON404 = &dest
-
-	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
-		var dest Failure
-		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
-			return nil, err
-		}
-		response.JSONDefault = &dest
-
-	}
-
-	switch {
-	case rsp.StatusCode == 401:
-		var headers GetDeliveryResponse401Headers
 		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
 			var value string
 			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {

@@ -151,19 +151,26 @@ func (q *Queries) ClaimLostDeliveries(ctx context.Context, graceSeconds float64)
 const countDeliveries = `-- name: CountDeliveries :one
 select count(*)
 from webhook_deliveries d
-where ($1::uuid is null or d.webhook_id = $1)
-  and ($2::delivery_status is null or d.status = $2)
-  and ($3::text is null or d.event_type = $3)
+where ($1::uuid is null or d.id = $1)
+  and ($2::uuid is null or d.webhook_id = $2)
+  and ($3::delivery_status is null or d.status = $3)
+  and ($4::text is null or d.event_type = $4)
 `
 
 type CountDeliveriesParams struct {
+	ID        *uuid.UUID
 	WebhookID *uuid.UUID
 	Status    *DeliveryStatus
 	EventType *string
 }
 
 func (q *Queries) CountDeliveries(ctx context.Context, arg CountDeliveriesParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countDeliveries, arg.WebhookID, arg.Status, arg.EventType)
+	row := q.db.QueryRow(ctx, countDeliveries,
+		arg.ID,
+		arg.WebhookID,
+		arg.Status,
+		arg.EventType,
+	)
 	var count int64
 	err := row.Scan(&count)
 	return count, err

@@ -13,7 +13,7 @@ import (
 
 // DeliveriesParams select deliveries; nil is any.
 type DeliveriesParams struct {
-	WebhookID     *uuid.UUID
+	ID, WebhookID *uuid.UUID
 	Status        *db.DeliveryStatus
 	Event         *string
 	Limit, Offset int32
@@ -32,12 +32,12 @@ func (s *Service) Deliveries(ctx context.Context, p *auth.Principal, params Deli
 	}
 	q := db.New(s.pool)
 	rows, err := q.ListDeliveries(ctx, db.ListDeliveriesParams{
-		WebhookID: params.WebhookID, Status: params.Status, EventType: params.Event, MaxRows: params.Limit, SkipRows: params.Offset,
+		ID: params.ID, WebhookID: params.WebhookID, Status: params.Status, EventType: params.Event, MaxRows: params.Limit, SkipRows: params.Offset,
 	})
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing deliveries: %w", err)
 	}
-	total, err := q.CountDeliveries(ctx, db.CountDeliveriesParams{WebhookID: params.WebhookID, Status: params.Status, EventType: params.Event})
+	total, err := q.CountDeliveries(ctx, db.CountDeliveriesParams{ID: params.ID, WebhookID: params.WebhookID, Status: params.Status, EventType: params.Event})
 	return rows, total, err
 }
 

@@ -98,7 +98,7 @@ func (a *API) TestWebhook(ctx context.Context, r api.TestWebhookRequestObject) (
 // ListWebhookDeliveries lists the deliveries of one webhook.
 func (a *API) ListWebhookDeliveries(ctx context.Context, r api.ListWebhookDeliveriesRequestObject) (api.ListWebhookDeliveriesResponseObject, error) {
 	out, err := a.deliveries(ctx, events.DeliveriesParams{
-		WebhookID: &r.WebhookID, Status: enum[db.DeliveryStatus](r.Params.Status), Event: enum[string](r.Params.Event),
+		ID: r.Params.ID, WebhookID: &r.WebhookID, Status: enum[db.DeliveryStatus](r.Params.Status), Event: enum[string](r.Params.Event),
 		Limit: value(r.Params.Limit), Offset: value(r.Params.Offset),
 	})
 	return api.ListWebhookDeliveries200JSONResponse(out), err
@@ -107,7 +107,7 @@ func (a *API) ListWebhookDeliveries(ctx context.Context, r api.ListWebhookDelive
 // ListDeliveries lists the deliveries of all webhooks.
 func (a *API) ListDeliveries(ctx context.Context, r api.ListDeliveriesRequestObject) (api.ListDeliveriesResponseObject, error) {
 	out, err := a.deliveries(ctx, events.DeliveriesParams{
-		Status: enum[db.DeliveryStatus](r.Params.Status), Event: enum[string](r.Params.Event), Limit: value(r.Params.Limit), Offset: value(r.Params.Offset),
+		ID: r.Params.ID, Status: enum[db.DeliveryStatus](r.Params.Status), Event: enum[string](r.Params.Event), Limit: value(r.Params.Limit), Offset: value(r.Params.Offset),
 	})
 	return api.ListDeliveries200JSONResponse(out), err
 }
@@ -126,16 +126,6 @@ func (a *API) deliveries(ctx context.Context, params events.DeliveriesParams) (a
 		out.Deliveries = append(out.Deliveries, d)
 	}
 	return out, nil
-}
-
-// GetDelivery returns a delivery.
-func (a *API) GetDelivery(ctx context.Context, r api.GetDeliveryRequestObject) (api.GetDeliveryResponseObject, error) {
-	d, err := a.Events.Delivery(ctx, auth.FromContext(ctx), r.DeliveryID)
-	if err != nil {
-		return nil, err
-	}
-	out, err := deliveryOf(d)
-	return api.GetDelivery200JSONResponse(out), err
 }
 
 // Redeliver begins a delivery anew.
