@@ -182,6 +182,9 @@ where (sqlc.narg(id)::uuid is null or d.id = sqlc.narg(id))
   and (sqlc.narg(status)::delivery_status is null or d.status = sqlc.narg(status))
   and (sqlc.narg(event_type)::text is null or d.event_type = sqlc.narg(event_type));
 
+-- name: CountPendingDeliveries :one
+select count(*) from webhook_deliveries where status = 'pending';
+
 -- name: SweepDeliveries :execrows
 delete from webhook_deliveries where status <> 'pending' and created_at < now() - make_interval(secs => @keep_seconds);
 

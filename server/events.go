@@ -1,13 +1,16 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/pflag"
 
 	"github.com/boughdb/bough/server/duration"
@@ -72,6 +75,7 @@ func (s *server) newEvents() error {
 		return err
 	}
 	s.branches.SetPublisher(s.events.Publish)
+	s.registry.MustRegister(pendingCollector{s.events, s.log})
 	return nil
 }
 
@@ -85,4 +89,26 @@ func (c *Config) servesThisMachineOnly() bool {
 	}
 	u, err := url.Parse(c.BaseURL())
 	return err == nil && isLoopback(u.Hostname())
+}
+
+// pendingCollector counts the deliveries on their way when metrics are asked for. Many, for long, tell of endpoints that
+// fail or of too few processes.
+type pendingCollector struct {
+	events *events.Service
+	log    *slog.Logger
+}
+
+var pendingDesc = prometheus.NewDesc("bough_webhook_deliveries_pending", "Deliveries to webhooks that are on their way.", nil, nil)
+
+func (pendingCollector) Describe(ch chan<- *prometheus.Desc) { ch <- pendingDesc }
+
+func (c pendingCollector) Collect(ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
+	defer cancel()
+	n, err := c.events.Pending(ctx)
+	if err != nil {
+		c.log.Warn("counting deliveries for metrics", "error", err)
+		return
+	}
+	ch <- prometheus.MustNewConstMetric(pendingDesc, prometheus.GaugeValue, float64(n))
 }

@@ -176,6 +176,17 @@ func (q *Queries) CountDeliveries(ctx context.Context, arg CountDeliveriesParams
 	return count, err
 }
 
+const countPendingDeliveries = `-- name: CountPendingDeliveries :one
+select count(*) from webhook_deliveries where status = 'pending'
+`
+
+func (q *Queries) CountPendingDeliveries(ctx context.Context) (int64, error) {
+	row := q.db.QueryRow(ctx, countPendingDeliveries)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
 const countWebhooks = `-- name: CountWebhooks :one
 select count(*) from webhooks
 `

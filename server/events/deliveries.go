@@ -41,6 +41,11 @@ func (s *Service) Deliveries(ctx context.Context, p *auth.Principal, params Deli
 	return rows, total, err
 }
 
+// Pending returns how many deliveries are on their way, for metrics.
+func (s *Service) Pending(ctx context.Context) (int64, error) {
+	return db.New(s.pool).CountPendingDeliveries(ctx)
+}
+
 // Delivery returns a delivery, or ErrDeliveryNotFound.
 func (s *Service) Delivery(ctx context.Context, p *auth.Principal, id uuid.UUID) (Delivery, error) {
 	if err := allow(p); err != nil {

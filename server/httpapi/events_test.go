@@ -153,6 +153,7 @@ func TestFailedBranchIsTold(t *testing.T) {
 	eventually(t, "the event", func() bool { return len(r.Messages()) == 1 })
 	data := r.Messages()[0].Data
 	diff(t, "data", []any{"bad", "error", "create"}, []any{data["slug"], data["status"], data["operation"]})
+	must[*client.ListDeliveriesResponse](t, 200)(c.ListDeliveriesWithResponse(t.Context(), nil)) // held against the contract
 	if text, _ := data["error"].(string); !strings.Contains(text, "division by zero") {
 		t.Errorf("error %q", text)
 	}
@@ -185,6 +186,7 @@ func TestExpiryIsAnnouncedOnceAndTold(t *testing.T) {
 
 	s.Exec(t, s.Control, "update branches set expires_at = now() where id = $1", b.ID)
 	eventually(t, "the end", func() bool { return slices.Contains(r.Types(), "branch.deleted") })
+	must[*client.ListDeliveriesResponse](t, 200)(c.ListDeliveriesWithResponse(t.Context(), nil)) // held against the contract
 	last := r.Messages()[2]
 	diff(t, "the end", []any{"branch.deleted", "soon", "expired", nil}, []any{last.Type, last.Data["slug"], last.Data["reason"], last.Data["actor"]})
 }
