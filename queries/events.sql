@@ -16,11 +16,11 @@ select count(*) from webhooks;
 select * from webhooks where id = @id;
 
 -- name: LockWebhook :one
--- Whoever changes a webhook and its deliveries locks the webhook first.
-select * from webhooks where id = @id for update;
+-- Whoever changes a webhook and its deliveries locks the webhook first. Transactions that publish events do not wait for it.
+select * from webhooks where id = @id for no key update;
 
 -- name: UpdateWebhook :one
--- Switched on again, an endpoint has as long to recover as a new one.
+-- Switched on again, or moved, an endpoint has as long to recover as a new one.
 update webhooks
 set url = coalesce(sqlc.narg(url), url),
     events = coalesce(sqlc.narg(events)::text[], events),
@@ -31,7 +31,7 @@ set url = coalesce(sqlc.narg(url), url),
         when not sqlc.narg(enabled) then coalesce(disabled_reason, 'manual')
         else disabled_reason
     end,
-    failing_since = case when sqlc.narg(enabled) and not enabled then null else failing_since end,
+    failing_since = case when sqlc.narg(enabled) and not enabled or sqlc.narg(url) <> url then null else failing_since end,
     updated_at = now()
 where id = @id
 returning *;

@@ -613,10 +613,10 @@ func (q *Queries) ListWebhooks(ctx context.Context, arg ListWebhooksParams) ([]W
 }
 
 const lockWebhook = `-- name: LockWebhook :one
-select id, url, events, description, enabled, disabled_reason, created_by, created_at, updated_at, last_success_at, failing_since from webhooks where id = $1 for update
+select id, url, events, description, enabled, disabled_reason, created_by, created_at, updated_at, last_success_at, failing_since from webhooks where id = $1 for no key update
 `
 
-// Whoever changes a webhook and its deliveries locks the webhook first.
+// Whoever changes a webhook and its deliveries locks the webhook first. Transactions that publish events do not wait for it.
 func (q *Queries) LockWebhook(ctx context.Context, id uuid.UUID) (Webhook, error) {
 	row := q.db.QueryRow(ctx, lockWebhook, id)
 	var i Webhook
@@ -839,7 +839,7 @@ set url = coalesce($1, url),
         when not $4 then coalesce(disabled_reason, 'manual')
         else disabled_reason
     end,
-    failing_since = case when $4 and not enabled then null else failing_since end,
+    failing_since = case when $4 and not enabled or $1 <> url then null else failing_since end,
     updated_at = now()
 where id = $5
 returning id, url, events, description, enabled, disabled_reason, created_by, created_at, updated_at, last_success_at, failing_since
@@ -853,7 +853,7 @@ type UpdateWebhookParams struct {
 	ID          uuid.UUID
 }
 
-// Switched on again, an endpoint has as long to recover as a new one.
+// Switched on again, or moved, an endpoint has as long to recover as a new one.
 func (q *Queries) UpdateWebhook(ctx context.Context, arg UpdateWebhookParams) (Webhook, error) {
 	row := q.db.QueryRow(ctx, updateWebhook,
 		arg.URL,

@@ -339,6 +339,16 @@ func TestFiveDaysOfFailuresDisableTheWebhook(t *testing.T) {
 	r := servertest.NewReceiver(t, func(w http.ResponseWriter, _ servertest.Message) { w.WriteHeader(500) })
 	early, due := hook(t, c, r.URL), hook(t, c, r.URL)
 	s.Exec(t, s.Control, "update webhooks set failing_since = now() - case id when $1 then interval '119 hours' else interval '121 hours' end", early.ID)
+	moved := hook(t, c, r.URL)
+	s.Exec(t, s.Control, "update webhooks set failing_since = now() - interval '121 hours' where id = $1", moved.ID)
+	must[*client.UpdateWebhookResponse](t, 200)(c.UpdateWebhookWithResponse(t.Context(), moved.ID, client.UpdateWebhookRequest{URL: &moved.URL}))
+	if getHook(t, c, moved.ID).FailingSince == nil {
+		t.Error("the same URL again ends the count of failures")
+	}
+	must[*client.UpdateWebhookResponse](t, 200)(c.UpdateWebhookWithResponse(t.Context(), moved.ID, client.UpdateWebhookRequest{URL: new(moved.URL + "/elsewhere")}))
+	if getHook(t, c, moved.ID).FailingSince != nil {
+		t.Error("another URL does not end the count of failures")
+	}
 	must[*client.TestWebhookResponse](t, 202)(c.TestWebhookWithResponse(t.Context(), early.ID))
 	diff(t, "delivery", client.DeliveryStatusCancelled, testHook(t, c, due.ID).Status)
 	diff(t, "reason", new("failing"), getHook(t, c, due.ID).DisabledReason)
