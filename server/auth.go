@@ -9,6 +9,7 @@ import (
 	"github.com/riverqueue/river/rivertype"
 
 	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/events"
 	boughmail "github.com/boughdb/bough/server/mail"
 	"github.com/boughdb/bough/server/users"
 )
@@ -43,7 +44,7 @@ func (s *server) startUsers(ctx context.Context) error {
 		return err
 	}
 	if s.cfg.Auth.EncryptionKey == "" {
-		s.log.Debug("private signing keys are stored readable in the control database; auth.encryption-key encrypts them")
+		s.log.Debug("private signing keys and the secrets of webhooks are stored readable in the control database; auth.encryption-key encrypts them")
 	}
 	return s.tokens.LoadRevocations(ctx)
 }
@@ -74,13 +75,17 @@ func (s *server) sweepUsers(ctx context.Context) {
 	}
 }
 
-// jobErrors logs failed jobs: mails here, the others by the branches' handler.
+// jobErrors logs failed jobs: mails and deliveries here, the others by the branches' handler.
 type jobErrors struct {
 	river.ErrorHandler
 	s *server
 }
 
 func (h jobErrors) HandleError(ctx context.Context, job *rivertype.JobRow, err error) *river.ErrorHandlerResult {
+	if job.Kind == events.JobKind {
+		h.s.log.Warn("a delivery could not be made and is tried again", "job", job.ID, "args", string(job.EncodedArgs), "error", err)
+		return nil
+	}
 	if job.Kind != users.MailKind {
 		return h.ErrorHandler.HandleError(ctx, job, err)
 	}

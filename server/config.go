@@ -44,6 +44,7 @@ type Config struct {
 	Auth               AuthConfig
 	Mail               MailConfig
 	MCP                MCPConfig
+	Events             EventsConfig
 	Roles              postgres.RoleNames
 	API                struct {
 		Schemas          []string
@@ -127,6 +128,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	c.Auth.settings(f)
 	c.Mail.settings(f)
 	c.MCP.settings(f)
+	c.Events.settings(f)
 	return f
 }
 
@@ -305,7 +307,7 @@ func (c *Config) check() error {
 			bad("branching.seed-path: %q is not a directory", c.Branching.SeedPath)
 		}
 	}
-	for _, err := range []error{c.Auth.check(), c.Mail.check(), c.MCP.check(c.PublicBaseURL)} {
+	for _, err := range []error{c.Auth.check(), c.Mail.check(), c.MCP.check(c.PublicBaseURL), c.Events.check()} {
 		if err != nil {
 			errs = append(errs, err)
 		}

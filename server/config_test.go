@@ -86,6 +86,9 @@ func TestWrongSettingsAreNamed(t *testing.T) {
 		"half an issuer":    {env: map[string]string{"BOUGH_AUTH_EXTERNAL_ISSUER": "https://x"}, want: "set together"},
 		"open JWKS":         {file: "auth: {external_issuer: x, external_audience: y, external_jwks_url: 'http://id.example/jwks'}\n", want: "https URL"},
 		"sender":            {file: "mail: {from: nobody}\n", want: "mail.from"},
+		"no retry":          {env: map[string]string{"BOUGH_EVENTS_RETRIES": "5s,soon"}, want: "events.retries"},
+		"many retries":      {env: map[string]string{"BOUGH_EVENTS_RETRIES": strings.Repeat("1s,", 20) + "1s"}, want: "events.retries"},
+		"short retention":   {file: "events: {retention: 5m}\n", want: "events.retention"},
 		"mail TLS":          {file: "mail: {smtp_tls: perhaps}\n", want: "mail.smtp-tls"},
 		"no seed directory": {env: map[string]string{"BOUGH_BRANCHING_SEED_PATH": "/nowhere"}, want: "branching.seed-path"},
 	} {

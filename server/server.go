@@ -27,6 +27,7 @@ import (
 	"github.com/boughdb/bough/server/audit"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
+	"github.com/boughdb/bough/server/events"
 	"github.com/boughdb/bough/server/httpapi"
 	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/mcp"
@@ -88,6 +89,7 @@ type server struct {
 	signer   *auth.Signer
 	users    *users.Service
 	branches *branching.Service
+	events   *events.Service
 	schemas  *introspect.Cache
 	tables   *tables.Service
 	oauth    *oauth.Service // nil when it is switched off
@@ -112,16 +114,21 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	s.branches, err = branching.New(ctx, planes.Control, planes.Data, branching.Config{
 		Enabled: cfg.Branching.Enabled, MaxBranches: cfg.Branching.MaxBranches, MaxPerUser: cfg.Branching.MaxPerUser,
 		MaxExpiry: cfg.Branching.MaxExpiry, OpenToUsers: cfg.Branching.OpenToUsers, SeedPath: cfg.Branching.SeedPath,
-		Workers: cfg.Branching.Workers,
+		Workers: cfg.Branching.Workers, ExpiringNotice: cfg.Events.ExpiringNotice,
 	}, log)
 	if err != nil {
+		return nil, err
+	}
+	if err := s.newEvents(); err != nil {
 		return nil, err
 	}
 	workers := river.NewWorkers()
 	s.branches.AddWorker(workers)
 	s.users.AddWorker(workers)
+	s.events.AddWorker(workers)
 	queues := s.users.Queues()
 	maps.Copy(queues, s.branches.Queues())
+	maps.Copy(queues, s.events.Queues())
 	s.jobs, err = river.NewClient(riverpgxv5.New(planes.Control), &river.Config{
 		Queues: queues, Workers: workers, ErrorHandler: jobErrors{s.branches.ErrorHandler(), s},
 		Logger: quietLogger(log), RescueStuckJobsAfter: 24 * time.Hour,
@@ -131,13 +138,14 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	}
 	s.branches.SetJobs(s.jobs)
 	s.users.SetJobs(s.jobs)
+	s.events.SetJobs(s.jobs)
 	s.schemas = newSchemas(cfg, planes.Data, log)
 	s.tables = newTables(cfg, planes.Data, s.schemas, log)
 	planes.Data.Announce = s.announceHold
 
 	s.registry.MustRegister(branchCollector{s.branches, log}, poolCollector{planes})
 	api := &httpapi.API{
-		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
+		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Events: s.events, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
 		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
 		OAuth: s.oauth, OAuthConfig: s.oauthConfig(), MCPPath: cfg.MCP.BasePath, Audit: audit.New(planes.Control),
@@ -173,12 +181,16 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	if err := s.startUsers(ctx); err != nil {
 		return err
 	}
+	if err := s.events.Ensure(ctx); err != nil {
+		return err
+	}
 	// Background work outlives the requests: it ends when they have ended.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	var wg sync.WaitGroup
 	wg.Go(func() { s.notifications().Run(background) })
 	wg.Go(func() { s.branches.Maintain(background) })
+	wg.Go(func() { s.events.Maintain(background) })
 	wg.Go(func() { s.sweep(background) })
 	wg.Go(func() { s.ensureBranches(background) })
 	wg.Go(func() { _ = s.schemas.Run(background) }) // has no error

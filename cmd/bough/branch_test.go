@@ -51,6 +51,16 @@ func TestOutputs(t *testing.T) {
 		{"users_set_role", "users set-role ada@example.com admin"},
 		{"users_disable", "users disable 0191d9a0-5f0e-7c5e-9a52-100000000900"},
 		{"users_delete", "users delete ada@example.com --force"},
+		{"webhooks_list", "webhooks list"},
+		{"webhooks_list_json", "webhooks list --limit 1 -o json"},
+		{"webhooks_create", "webhooks create https://example.com/hook --events branch.ready,branch.deleted --description CI"},
+		{"webhooks_update", "webhooks update 0191d9a0-5f0e-7c5e-9a52-100000000800 --disable"},
+		{"webhooks_delete", "webhooks delete 0191d9a0-5f0e-7c5e-9a52-100000000800 --force"},
+		{"webhooks_test", "webhooks test 0191d9a0-5f0e-7c5e-9a52-100000000800"},
+		{"webhooks_rotate_secret", "webhooks rotate-secret 0191d9a0-5f0e-7c5e-9a52-100000000800"},
+		{"webhooks_deliveries", "webhooks deliveries 0191d9a0-5f0e-7c5e-9a52-100000000800"},
+		{"webhooks_deliveries_failed", "webhooks deliveries --status failed --event branch.ready"},
+		{"webhooks_redeliver", "webhooks redeliver 0191d9a0-5f0e-7c5e-9a52-100000000810 -o yaml"},
 		{"connect", "connect demo"},
 	} {
 		t.Run(test.golden, func(t *testing.T) {

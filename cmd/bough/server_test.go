@@ -20,9 +20,10 @@ const testServiceKey = "bough_sk_test"
 // fakeServer answers as the contract says, from memory.
 type fakeServer struct {
 	*httptest.Server
-	mu       sync.Mutex
-	branches []client.Branch
-	keys     []client.Key
+	mu         sync.Mutex
+	branches   []client.Branch
+	keys       []client.Key
+	deliveries map[string]client.Delivery
 	// polls is how often a branch is asked for before it becomes ready.
 	polls int
 	// replace answers instead of the usual handler where it returns true.
@@ -71,6 +72,7 @@ func newFakeServer(t *testing.T) *fakeServer {
 	mux.HandleFunc("PATCH /api/v1/admin/users/{id}", s.patchUser)
 	mux.HandleFunc("DELETE /api/v1/admin/users/{id}", noContent)
 	mux.HandleFunc("POST /api/v1/admin/signing-keys/rotate", s.rotateKeys)
+	s.serveWebhooks(mux)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

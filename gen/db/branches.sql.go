@@ -17,7 +17,7 @@ update branches
 set status = $1, phase = 'queued', operation_by = $2, updated_at = now(),
     lease_until = now() + interval '30 seconds'
 where id = $3 and deleted_at is null and not is_main and status::text = any ($4::text[])
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 type BeginOperationParams struct {
@@ -60,6 +60,7 @@ func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) 
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -181,7 +182,7 @@ const ensureMain = `-- name: EnsureMain :one
 insert into branches (id, name, slug, database_name, status, type, data_clone_mode, is_main, created_by)
 values ($1, 'main', 'main', $2, 'ready', 'persistent', 'full_clone', true, '')
 on conflict (is_main) where is_main do update set database_name = excluded.database_name
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 type EnsureMainParams struct {
@@ -217,6 +218,7 @@ func (q *Queries) EnsureMain(ctx context.Context, arg EnsureMainParams) (Branch,
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -228,7 +230,7 @@ set status = case when $1::boolean then 'ready'::branch_status else 'error'::bra
     error_message = case when $1::boolean then null else $2::text end,
     updated_at = now()
 where id = $3 and deleted_at is null and status = $4
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 type FailCloneParams struct {
@@ -271,6 +273,7 @@ func (q *Queries) FailClone(ctx context.Context, arg FailCloneParams) (Branch, e
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -302,7 +305,7 @@ update branches
 set status = 'ready', phase = null, error_message = null, generation = $1, updated_at = now(),
     reset_at = case when status = 'resetting' then now() else reset_at end
 where id = $2 and deleted_at is null and status = $3
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 type FinishCloneParams struct {
@@ -339,6 +342,7 @@ func (q *Queries) FinishClone(ctx context.Context, arg FinishCloneParams) (Branc
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -347,7 +351,7 @@ const finishDelete = `-- name: FinishDelete :one
 update branches
 set deleted_at = now(), phase = null, updated_at = now()
 where id = $1 and deleted_at is null and status = 'deleting'
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 func (q *Queries) FinishDelete(ctx context.Context, id uuid.UUID) (Branch, error) {
@@ -377,6 +381,7 @@ func (q *Queries) FinishDelete(ctx context.Context, id uuid.UUID) (Branch, error
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -398,7 +403,7 @@ func (q *Queries) GetAccessLevel(ctx context.Context, arg GetAccessLevelParams) 
 }
 
 const getBranchByID = `-- name: GetBranchByID :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at from branches where id = $1
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where id = $1
 `
 
 // Finds removed branches too; the caller looks at deleted_at.
@@ -429,12 +434,13 @@ func (q *Queries) GetBranchByID(ctx context.Context, id uuid.UUID) (Branch, erro
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
 
 const getBranchBySlug = `-- name: GetBranchBySlug :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at from branches where slug = $1 and deleted_at is null and status <> 'deleting'
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where slug = $1 and deleted_at is null and status <> 'deleting'
 `
 
 func (q *Queries) GetBranchBySlug(ctx context.Context, slug string) (Branch, error) {
@@ -464,6 +470,7 @@ func (q *Queries) GetBranchBySlug(ctx context.Context, slug string) (Branch, err
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -475,7 +482,7 @@ insert into branches (
 values (
     $1, $2, $3, $4, 'creating', $5, $6, $7, $8, $8, $9,
     'queued', 0, $10, $11, $12)
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 type InsertBranchParams struct {
@@ -533,6 +540,7 @@ func (q *Queries) InsertBranch(ctx context.Context, arg InsertBranchParams) (Bra
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -583,7 +591,7 @@ func (q *Queries) KeepLease(ctx context.Context, arg KeepLeaseParams) (int64, er
 }
 
 const listBranches = `-- name: ListBranches :many
-select b.id, b.name, b.slug, b.database_name, b.status, b.type, b.data_clone_mode, b.parent_id, b.is_main, b.created_by, b.created_at, b.updated_at, b.expires_at, b.reset_at, b.phase, b.error_message, b.generation, b.operation_by, b.lease_until, b.repohost_repo, b.repohost_pr_number, b.repohost_pr_url, b.deleted_at
+select b.id, b.name, b.slug, b.database_name, b.status, b.type, b.data_clone_mode, b.parent_id, b.is_main, b.created_by, b.created_at, b.updated_at, b.expires_at, b.reset_at, b.phase, b.error_message, b.generation, b.operation_by, b.lease_until, b.repohost_repo, b.repohost_pr_number, b.repohost_pr_url, b.deleted_at, b.expiry_announced
 from branches b
 where b.deleted_at is null
   and ($1::branch_status is null or b.status = $1)
@@ -646,6 +654,7 @@ func (q *Queries) ListBranches(ctx context.Context, arg ListBranchesParams) ([]B
 			&i.RepohostPRNumber,
 			&i.RepohostPRURL,
 			&i.DeletedAt,
+			&i.ExpiryAnnounced,
 		); err != nil {
 			return nil, err
 		}
@@ -658,7 +667,7 @@ func (q *Queries) ListBranches(ctx context.Context, arg ListBranchesParams) ([]B
 }
 
 const listChildren = `-- name: ListChildren :many
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at from branches where parent_id = $1::uuid and deleted_at is null and status <> 'deleting' order by created_at for update
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where parent_id = $1::uuid and deleted_at is null and status <> 'deleting' order by created_at for update
 `
 
 func (q *Queries) ListChildren(ctx context.Context, parentID uuid.UUID) ([]Branch, error) {
@@ -694,6 +703,7 @@ func (q *Queries) ListChildren(ctx context.Context, parentID uuid.UUID) ([]Branc
 			&i.RepohostPRNumber,
 			&i.RepohostPRURL,
 			&i.DeletedAt,
+			&i.ExpiryAnnounced,
 		); err != nil {
 			return nil, err
 		}
@@ -771,7 +781,7 @@ func (q *Queries) ListExpired(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 const lockBranch = `-- name: LockBranch :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at from branches where id = $1 and deleted_at is null for update
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where id = $1 and deleted_at is null for update
 `
 
 // Keeps the branch from changing until the end of the transaction.
@@ -802,6 +812,7 @@ func (q *Queries) LockBranch(ctx context.Context, id uuid.UUID) (Branch, error) 
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -864,7 +875,7 @@ func (q *Queries) SetPhase(ctx context.Context, arg SetPhaseParams) (int64, erro
 }
 
 const shareBranch = `-- name: ShareBranch :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at from branches where id = $1 and deleted_at is null for share
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where id = $1 and deleted_at is null for share
 `
 
 // Keeps the branch from being removed or changed until the end of the transaction.
@@ -895,6 +906,7 @@ func (q *Queries) ShareBranch(ctx context.Context, id uuid.UUID) (Branch, error)
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }
@@ -918,7 +930,7 @@ set name = coalesce($1, name),
     expires_at = case when $3::boolean then $4 else expires_at end,
     updated_at = now()
 where id = $5 and deleted_at is null and not is_main and status <> 'deleting'
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
 `
 
 type UpdateBranchParams struct {
@@ -962,6 +974,7 @@ func (q *Queries) UpdateBranch(ctx context.Context, arg UpdateBranchParams) (Bra
 		&i.RepohostPRNumber,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
+		&i.ExpiryAnnounced,
 	)
 	return i, err
 }

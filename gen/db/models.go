@@ -409,6 +409,70 @@ func AllDataCloneModeValues() []DataCloneMode {
 	}
 }
 
+type DeliveryStatus string
+
+const (
+	DeliveryStatusPending   DeliveryStatus = "pending"
+	DeliveryStatusDelivered DeliveryStatus = "delivered"
+	DeliveryStatusFailed    DeliveryStatus = "failed"
+	DeliveryStatusCancelled DeliveryStatus = "cancelled"
+)
+
+func (e *DeliveryStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = DeliveryStatus(s)
+	case string:
+		*e = DeliveryStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for DeliveryStatus: %T", src)
+	}
+	return nil
+}
+
+type NullDeliveryStatus struct {
+	DeliveryStatus DeliveryStatus
+	Valid          bool // Valid is true if DeliveryStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullDeliveryStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.DeliveryStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.DeliveryStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullDeliveryStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.DeliveryStatus), nil
+}
+
+func (e DeliveryStatus) Valid() bool {
+	switch e {
+	case DeliveryStatusPending,
+		DeliveryStatusDelivered,
+		DeliveryStatusFailed,
+		DeliveryStatusCancelled:
+		return true
+	}
+	return false
+}
+
+func AllDeliveryStatusValues() []DeliveryStatus {
+	return []DeliveryStatus{
+		DeliveryStatusPending,
+		DeliveryStatusDelivered,
+		DeliveryStatusFailed,
+		DeliveryStatusCancelled,
+	}
+}
+
 type KeyType string
 
 const (
@@ -766,6 +830,67 @@ func AllUserRoleValues() []UserRole {
 	}
 }
 
+type WebhookDisabledReason string
+
+const (
+	WebhookDisabledReasonManual  WebhookDisabledReason = "manual"
+	WebhookDisabledReasonGone    WebhookDisabledReason = "gone"
+	WebhookDisabledReasonFailing WebhookDisabledReason = "failing"
+)
+
+func (e *WebhookDisabledReason) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = WebhookDisabledReason(s)
+	case string:
+		*e = WebhookDisabledReason(s)
+	default:
+		return fmt.Errorf("unsupported scan type for WebhookDisabledReason: %T", src)
+	}
+	return nil
+}
+
+type NullWebhookDisabledReason struct {
+	WebhookDisabledReason WebhookDisabledReason
+	Valid                 bool // Valid is true if WebhookDisabledReason is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullWebhookDisabledReason) Scan(value interface{}) error {
+	if value == nil {
+		ns.WebhookDisabledReason, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.WebhookDisabledReason.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullWebhookDisabledReason) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.WebhookDisabledReason), nil
+}
+
+func (e WebhookDisabledReason) Valid() bool {
+	switch e {
+	case WebhookDisabledReasonManual,
+		WebhookDisabledReasonGone,
+		WebhookDisabledReasonFailing:
+		return true
+	}
+	return false
+}
+
+func AllWebhookDisabledReasonValues() []WebhookDisabledReason {
+	return []WebhookDisabledReason{
+		WebhookDisabledReasonManual,
+		WebhookDisabledReasonGone,
+		WebhookDisabledReasonFailing,
+	}
+}
+
 // Service and client keys. The key itself is nowhere; hash is its SHA-256.
 type APIKey struct {
 	ID   uuid.UUID
@@ -836,6 +961,8 @@ type Branch struct {
 	RepohostPRURL    *string
 	// When the database was gone.
 	DeletedAt *time.Time
+	// The expires_at that branch.expiring was sent for; another expiry is announced again.
+	ExpiryAnnounced *time.Time
 }
 
 // Access given to users beyond the creator, administrators and service keys.
@@ -857,6 +984,14 @@ type BranchActivity struct {
 	Status     ActivityStatus
 	DurationMs *int64
 	CreatedAt  time.Time
+}
+
+// What has happened, written in the transaction in which it happened. payload is the body that is sent.
+type Event struct {
+	ID        uuid.UUID
+	Type      string
+	Payload   []byte
+	CreatedAt time.Time
 }
 
 // Creations with an Idempotency-Key header, kept for 24 hours.
@@ -1073,4 +1208,54 @@ type User struct {
 	UpdatedAt    time.Time
 	LastSignInAt *time.Time
 	DisabledAt   *time.Time
+}
+
+// Endpoints of others that events are sent to.
+type Webhook struct {
+	ID  uuid.UUID
+	URL string
+	// Types of events, or * alone for all.
+	Events      []string
+	Description string
+	Enabled     bool
+	// manual: an administrator switched it off; gone: the endpoint answered 410; failing: nothing but failures for days. Null while enabled.
+	DisabledReason *WebhookDisabledReason
+	CreatedBy      string
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	LastSuccessAt  *time.Time
+	// The first failure after the last success; null when the last try succeeded.
+	FailingSince *time.Time
+}
+
+// One event on its way to one endpoint.
+type WebhookDelivery struct {
+	ID        uuid.UUID
+	WebhookID uuid.UUID
+	EventID   uuid.UUID
+	EventType string
+	// failed: given up; cancelled: the endpoint was disabled before it was delivered.
+	Status DeliveryStatus
+	// How many tries of the schedule were made; a redelivery begins anew.
+	Tries int32
+	// What came of the latest tries, oldest first.
+	Attempts  json.RawMessage
+	CreatedAt time.Time
+	// When the next try is due, for a pending delivery.
+	DueAt time.Time
+	// A try is under way, and is given up for lost at this time; null when there is none.
+	LeaseUntil  *time.Time
+	DeliveredAt *time.Time
+}
+
+// What deliveries are signed with. During a rotation an endpoint has several.
+type WebhookSecret struct {
+	ID        uuid.UUID
+	WebhookID uuid.UUID
+	// The bytes after whsec_, encrypted when auth.encryption_key is set; the row's id is bound to them.
+	Secret    []byte
+	Encrypted bool
+	CreatedAt time.Time
+	// Until then a secret that was rotated away signs too; null for the current one.
+	ExpiresAt *time.Time
 }

@@ -6,33 +6,38 @@ import (
 	"crypto/hkdf"
 	"crypto/rand"
 	"crypto/sha256"
-	"errors"
+	"fmt"
 )
 
 // MinEncryptionKey is the least length of auth.encryption_key.
 const MinEncryptionKey = 32
 
-// sealer encrypts what must not be readable in a copy of the control database. The zero value does not encrypt.
-type sealer struct{ aead cipher.AEAD }
+// Sealer encrypts what must not be readable in a copy of the control database. The zero value does not encrypt.
+type Sealer struct {
+	aead cipher.AEAD
+	what string
+}
 
-func newSealer(secret string) (sealer, error) {
+// NewSealer returns a sealer of what is named, such as "signing keys", each with a key of its own that is derived from
+// the secret. No secret encrypts nothing.
+func NewSealer(secret, what string) (Sealer, error) {
 	if secret == "" {
-		return sealer{}, nil
+		return Sealer{what: what}, nil
 	}
-	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "bough signing keys", 32)
+	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "bough "+what, 32)
 	if err != nil {
-		return sealer{}, err
+		return Sealer{}, err
 	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return sealer{}, err
+		return Sealer{}, err
 	}
 	aead, err := cipher.NewGCM(block)
-	return sealer{aead}, err
+	return Sealer{aead, what}, err
 }
 
-// seal returns the text to store, and whether it is encrypted. name is bound to it, so that rows cannot be exchanged.
-func (s sealer) seal(plain []byte, name string) ([]byte, bool) {
+// Seal returns the text to store, and whether it is encrypted. name is bound to it, so that rows cannot be exchanged.
+func (s Sealer) Seal(plain []byte, name string) ([]byte, bool) {
 	if s.aead == nil {
 		return plain, false
 	}
@@ -41,12 +46,12 @@ func (s sealer) seal(plain []byte, name string) ([]byte, bool) {
 	return s.aead.Seal(nonce, nonce, plain, []byte(name)), true
 }
 
-var errSealed = errors.New("the private signing keys are encrypted with another auth.encryption_key, or with one where none is set now")
-
-func (s sealer) open(stored []byte, encrypted bool, name string) ([]byte, error) {
+// Open returns what was sealed under the name.
+func (s Sealer) Open(stored []byte, encrypted bool, name string) ([]byte, error) {
 	if !encrypted {
 		return stored, nil
 	}
+	errSealed := fmt.Errorf("the %s in the control database are encrypted with another auth.encryption_key, or with one where none is set now", s.what)
 	if s.aead == nil || len(stored) < s.aead.NonceSize() {
 		return nil, errSealed
 	}

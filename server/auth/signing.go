@@ -36,7 +36,7 @@ type Signer struct {
 	pool     *pgxpool.Pool
 	issuer   string
 	lifetime time.Duration
-	sealer   sealer
+	sealer   Sealer
 
 	mu      sync.Mutex
 	key     jwk.Key
@@ -46,7 +46,7 @@ type Signer struct {
 // NewSigner returns a signer of tokens that are good for the lifetime. The private keys are stored encrypted when there
 // is an encryption key.
 func NewSigner(pool *pgxpool.Pool, issuer string, lifetime time.Duration, encryptionKey string) (*Signer, error) {
-	sealer, err := newSealer(encryptionKey)
+	sealer, err := NewSealer(encryptionKey, "signing keys")
 	return &Signer{pool: pool, issuer: issuer, lifetime: lifetime, sealer: sealer}, err
 }
 
@@ -75,11 +75,11 @@ func (s *Signer) Ensure(ctx context.Context) error {
 			return fmt.Errorf("reading the private keys: %w", err)
 		}
 		for _, secret := range secrets {
-			plain, err := s.sealer.open(secret.PrivateJWK, secret.Encrypted, secret.Kid)
+			plain, err := s.sealer.Open(secret.PrivateJWK, secret.Encrypted, secret.Kid)
 			if err != nil {
 				return err
 			}
-			stored, encrypted := s.sealer.seal(plain, secret.Kid)
+			stored, encrypted := s.sealer.Seal(plain, secret.Kid)
 			if encrypted == secret.Encrypted {
 				continue
 			}
@@ -158,7 +158,7 @@ func (s *Signer) insert(ctx context.Context, q *db.Queries, delay time.Duration)
 	if err != nil {
 		return "", err
 	}
-	stored, encrypted := s.sealer.seal(privateJSON, kid)
+	stored, encrypted := s.sealer.Seal(privateJSON, kid)
 	if err := q.InsertSigningKey(ctx, db.InsertSigningKeyParams{Kid: kid, PublicJWK: publicJSON}); err != nil {
 		return "", fmt.Errorf("publishing a signing key: %w", err)
 	}
@@ -222,7 +222,7 @@ func (s *Signer) current(ctx context.Context) (jwk.Key, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading the signing key: %w", err)
 	}
-	plain, err := s.sealer.open(row.PrivateJWK, row.Encrypted, row.Kid)
+	plain, err := s.sealer.Open(row.PrivateJWK, row.Encrypted, row.Kid)
 	if err != nil {
 		return nil, err
 	}

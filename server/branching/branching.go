@@ -72,6 +72,8 @@ type Config struct {
 	OpenToUsers bool   // every signed-in user may make schema-only branches of main
 	SeedPath    string // directory of the *.sql files for seed_data
 	Workers     int    // clones at a time
+	// ExpiringNotice is how long before its end a branch's expiry is announced.
+	ExpiringNotice time.Duration
 }
 
 // Service is the branching of one installation.
@@ -81,9 +83,11 @@ type Service struct {
 	cfg    Config
 	log    *slog.Logger
 	jobs   *river.Client[pgx.Tx]
-	mainID uuid.UUID
-	main   Route
-	routes *routes
+	// publish is nil where nobody is told of what happens.
+	publish Publisher
+	mainID  uuid.UUID
+	main    Route
+	routes  *routes
 	// strange are databases that Maintain has already warned of.
 	strange map[string]bool
 }

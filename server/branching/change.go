@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
@@ -65,7 +67,10 @@ func (s *Service) Update(ctx context.Context, p *auth.Principal, ref string, par
 		} else if err != nil {
 			return err
 		}
-		return record(ctx, q, b.ID, db.BranchActionUpdated, p.Actor(), db.ActivityStatusSuccess, 0, details)
+		if err := record(ctx, q, b.ID, db.BranchActionUpdated, p.Actor(), db.ActivityStatusSuccess, 0, details); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, eventUpdated, b, p.Actor(), occasion{Changed: slices.Sorted(maps.Keys(details))})
 	})
 	if violated(err, "branches_name_key") {
 		return Branch{}, ErrExists.Msgf("there is already a branch %q", *change.Name)

@@ -140,6 +140,9 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, p *auth.Principal, para
 	if err := record(ctx, q, b.ID, db.BranchActionCreated, p.Actor(), db.ActivityStatusSuccess, 0, details); err != nil {
 		return Branch{}, err
 	}
+	if err := s.tell(ctx, tx, eventCreated, b, p.Actor(), occasion{}); err != nil {
+		return Branch{}, err
+	}
 	if params.IdempotencyKey != "" {
 		err := q.InsertIdempotencyKey(ctx, db.InsertIdempotencyKeyParams{
 			Principal: p.Actor(), Key: params.IdempotencyKey, RequestHash: hashOf(params), BranchID: b.ID,

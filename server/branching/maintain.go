@@ -11,7 +11,7 @@ import (
 	"github.com/boughdb/bough/gen/db"
 )
 
-// Maintain ends branches whose time is over, takes up operations whose process died, and drops databases that no
+// Maintain ends branches whose time is over, announces that before, takes up operations whose process died, and drops databases that no
 // branch owns, until ctx ends. Every process may run it; the database decides who does what.
 func (s *Service) Maintain(ctx context.Context) {
 	const tick = time.Second
@@ -21,6 +21,9 @@ func (s *Service) Maintain(ctx context.Context) {
 	for {
 		if err := s.expire(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("ending expired branches", "error", err)
+		}
+		if err := s.announceExpiries(ctx); err != nil && ctx.Err() == nil {
+			s.log.Error("announcing expiries", "error", err)
 		}
 		if err := s.takeUp(ctx); err != nil && ctx.Err() == nil {
 			s.log.Error("taking up unfinished operations", "error", err)

@@ -122,7 +122,7 @@ func (s *Service) cloneParent(ctx context.Context, b Branch, request *postgres.C
 func (s *Service) finish(ctx context.Context, b Branch, generation int32, r postgres.CloneResult, seeded []seedFile, took time.Duration) error {
 	err := pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		_, err := q.FinishClone(ctx, db.FinishCloneParams{ID: b.ID, Status: b.Status, Generation: generation})
+		done, err := q.FinishClone(ctx, db.FinishCloneParams{ID: b.ID, Status: b.Status, Generation: generation})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return errSuperseded
 		}
@@ -142,7 +142,10 @@ func (s *Service) finish(ctx context.Context, b Branch, generation int32, r post
 			return record(ctx, q, b.ID, action, b.OperationBy, db.ActivityStatusSuccess, took, details)
 		}
 		if b.Status == db.BranchStatusResetting {
-			return entry(db.BranchActionReset, took, details)
+			if err := entry(db.BranchActionReset, took, details); err != nil {
+				return err
+			}
+			return s.tell(ctx, tx, eventReset, done, b.OperationBy, occasion{})
 		}
 		if err := entry(db.BranchActionCloned, r.Duration, details); err != nil {
 			return err
@@ -152,7 +155,10 @@ func (s *Service) finish(ctx context.Context, b Branch, generation int32, r post
 				return err
 			}
 		}
-		return entry(db.BranchActionReady, took, nil)
+		if err := entry(db.BranchActionReady, took, nil); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, eventReady, done, b.OperationBy, occasion{})
 	})
 	if err != nil {
 		return err
@@ -182,18 +188,21 @@ func (s *Service) fail(ctx context.Context, b Branch, reason error) error {
 	message := publicReason(reason)
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		_, err := q.FailClone(ctx, db.FailCloneParams{ID: b.ID, Status: b.Status, Usable: usable, ErrorMessage: message})
+		failed, err := q.FailClone(ctx, db.FailCloneParams{ID: b.ID, Status: b.Status, Usable: usable, ErrorMessage: message})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		action := db.BranchActionFailed
+		action, operation := db.BranchActionFailed, "create"
 		if b.Status == db.BranchStatusResetting {
-			action = db.BranchActionResetFailed
+			action, operation = db.BranchActionResetFailed, "reset"
 		}
-		return record(ctx, q, b.ID, action, b.OperationBy, db.ActivityStatusFailure, 0, map[string]any{"error": message})
+		if err := record(ctx, q, b.ID, action, b.OperationBy, db.ActivityStatusFailure, 0, map[string]any{"error": message}); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, eventFailed, failed, b.OperationBy, occasion{Operation: operation, Error: message})
 	})
 }
 
@@ -239,12 +248,21 @@ func (s *Service) runDelete(ctx context.Context, b Branch) error {
 	faultPoint(b, "dropped")
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		if _, err := q.FinishDelete(ctx, b.ID); errors.Is(err, pgx.ErrNoRows) {
+		deleted, err := q.FinishDelete(ctx, b.ID)
+		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
-		} else if err != nil {
+		}
+		if err != nil {
 			return err
 		}
-		return record(ctx, q, b.ID, db.BranchActionDeleted, b.OperationBy, db.ActivityStatusSuccess, time.Since(began), nil)
+		if err := record(ctx, q, b.ID, db.BranchActionDeleted, b.OperationBy, db.ActivityStatusSuccess, time.Since(began), nil); err != nil {
+			return err
+		}
+		reason := "requested"
+		if b.OperationBy == "" { // nobody asked: its time was over
+			reason = "expired"
+		}
+		return s.tell(ctx, tx, eventDeleted, deleted, b.OperationBy, occasion{Reason: reason})
 	})
 }
 

@@ -19,6 +19,7 @@ import (
 	"github.com/boughdb/bough/server/audit"
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
+	"github.com/boughdb/bough/server/events"
 	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/tables"
@@ -31,6 +32,7 @@ type API struct {
 	Keys     *auth.Keys
 	Tokens   *auth.Tokens
 	Users    *users.Service
+	Events   *events.Service
 	// Checks are what /readyz looks at, by name.
 	Checks map[string]func(context.Context) error
 	Log    *slog.Logger

@@ -260,4 +260,4 @@ func (a assistant) gives(t *testing.T, tool, args, want string) {
 	}
 }
 
-func must1(b []byte, err error) []byte { return b }
+func must1(b []byte, _ error) []byte { return b }

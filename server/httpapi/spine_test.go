@@ -92,12 +92,13 @@ func TestEnumsOfContractAndDatabaseAgree(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string][]string{
-		"BranchStatus":  names(db.AllBranchStatusValues()),
-		"BranchType":    names(db.AllBranchTypeValues()),
-		"DataCloneMode": names(db.AllDataCloneModeValues()),
-		"AccessLevel":   names(db.AllAccessLevelValues()),
-		"BranchAction":  names(db.AllBranchActionValues()),
-		"KeyType":       names(db.AllKeyTypeValues()),
+		"BranchStatus":   names(db.AllBranchStatusValues()),
+		"BranchType":     names(db.AllBranchTypeValues()),
+		"DataCloneMode":  names(db.AllDataCloneModeValues()),
+		"AccessLevel":    names(db.AllAccessLevelValues()),
+		"BranchAction":   names(db.AllBranchActionValues()),
+		"KeyType":        names(db.AllKeyTypeValues()),
+		"DeliveryStatus": names(db.AllDeliveryStatusValues()),
 	} {
 		var got []string
 		for _, v := range spec.Components.Schemas[name].Value.Enum {
