@@ -268,7 +268,7 @@ func clientKey(t *testing.T, s *servertest.Server, user uuid.UUID, scopes ...str
 }
 
 // within says where a JSON value lacks what is wanted: objects may have more members than are wanted, lists not. "" is
-// nowhere. A wanted text that ends in … is the beginning of one.
+// nowhere. A wanted text that ends in … is the beginning of one; a wanted null is a member that is not there, too.
 func within(want, got any) string {
 	switch want := want.(type) {
 	case map[string]any:

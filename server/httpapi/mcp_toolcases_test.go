@@ -6,41 +6,42 @@ import "testing"
 var toolCases = map[string]*toolCase{
 	"get_database_overview": {
 		scopes: "read:schema",
-		works:  []step{{`{}`, `{}`}},
-		bad:    []wrong{{`{"schema": "x"}`, "schema"}},
-		branch: step{`{"branch": "lab"}`, `{}`},
+		works:  []step{{`{}`, `{"branch": "main", "role": "authenticated", "extensions": [], "tables_with_rls": 1, "schemas": [{"name": "public", "tables": 2, "functions": 2}]}`}},
+		bad:    []wrong{{`{"schema": "x"}`, "schema"}, {`{"branch": 1}`, "branch"}},
+		branch: step{`{"branch": "lab"}`, `{"branch": "lab", "schemas": [{"name": "public", "tables": 3, "functions": 3}]}`},
 	},
 	"list_tables": {
 		scopes: "read:schema",
-		works:  []step{{`{"search": "notes"}`, `{"tables": [{"name": "notes"}]}`}},
+		works:  []step{{`{"search": "notes"}`, `{"schema": "public", "tables": [{"name": "notes", "kind": "table", "rls": "on", "comment": "What people write down."}], "total": 1}`}},
 		bad:    []wrong{{`{"limit": 0}`, "limit"}, {`{"schema": 1}`, "schema"}, {`{"cursor": "?"}`, "cursor"}},
 		branch: step{`{"branch": "lab", "search": "only"}`, `{"tables": [{"name": "only_lab"}]}`},
 	},
 	"describe_table": {
 		scopes: "read:schema",
-		works:  []step{{`{"table": "notes"}`, `{"name": "notes"}`}},
+		works: []step{{`{"table": "notes"}`, `{
+			"name": "notes", "primary_key": ["id"], "rls": "on", "privileges": ["select", "insert", "update", "delete"],
+			"columns": [{"name": "id", "type": "integer", "nullable": false}, {"name": "owner", "default": "auth.uid()"}, {"name": "body"}, {"name": "words"}],
+			"indexes": ["CREATE UNIQUE INDEX notes_pkey ON public.notes USING btree (id)…", "CREATE INDEX notes_owner_idx…"],
+			"policies": ["own for all to public using ((owner = auth.uid()))…"]}`}},
 		bad:    []wrong{{`{}`, "table"}, {`{"table": "note"}`, "note"}, {`{"table": "pg_catalog.pg_authid"}`, "pg_authid"}},
-		branch: step{`{"table": "only_lab", "branch": "lab"}`, `{"name": "only_lab"}`},
+		branch: step{`{"table": "only_lab", "branch": "lab"}`, `{"name": "only_lab", "columns": [{"name": "id"}], "privileges": ["select"]}`},
 	},
 	"search_schema": {
 		scopes: "read:schema",
-		works:  []step{{`{"query": "write down"}`, `{}`}},
+		works:  []step{{`{"query": "write down"}`, `{"matches": [{"kind": "table", "name": "notes", "comment": "What people write down."}], "total": 1}`}},
 		bad:    []wrong{{`{}`, "query"}, {`{"query": ""}`, "query"}, {`{"query": "x", "limit": 1000000}`, "limit"}},
-		branch: step{`{"query": "only_lab", "branch": "lab"}`, `{}`},
+		branch: step{`{"query": "only_lab", "branch": "lab"}`, `{"matches": [{"kind": "table", "name": "only_lab"}], "total": 1}`},
 	},
 	"get_advisors": {
 		scopes: "read:schema",
-		works:  []step{{`{"kind": "security"}`, `{}`}},
+		works:  []step{{`{"kind": "security"}`, `{"findings": [{"code": "rls_disabled", "object": "public.open", "level": "error"}], "total": 1}`}},
 		bad:    []wrong{{`{"kind": "beauty"}`, "kind"}},
-		branch: step{`{"kind": "performance", "branch": "lab"}`, `{}`},
+		branch: step{`{"kind": "performance", "branch": "lab"}`, `{"findings": [{"code": "policy_calls_per_row", "object": "public.notes"}], "total": 1}`},
 	},
 	"list_slow_queries": {
-		scopes: "read:schema",
-		admin:  true,
-		works:  []step{{`{}`, `{}`}},
-		bad:    []wrong{{`{"order": "random"}`, "order"}, {`{"limit": 0}`, "limit"}},
+		scopes: "read:schema", admin: true, // it works in TestMCPSlowQueries
+		bad:     []wrong{{`{"order": "random"}`, "order"}, {`{"limit": 0}`, "limit"}, {`{}`, "pg_stat_statements"}, {`{"branch": "nowhere"}`, "branch_not_found"}},
 		refused: []wrong{{`{}`, "for administrators"}},
-		branch: step{`{"branch": "lab"}`, `{}`},
 	},
 	"query_table": {
 		scopes: "read:tables",
@@ -93,10 +94,14 @@ var toolCases = map[string]*toolCase{
 	},
 	"explain_query": {
 		scopes: "read:tables",
-		works:  []step{{`{"sql": "select * from notes where id = 1"}`, `{}`}, {`{"sql": "select * from notes where id = $1", "params": [1], "analyze": true}`, `{}`}},
-		bad:    []wrong{{`{}`, "sql"}, {`{"sql": "select nothing from notes"}`, "nothing"}, {`{"sql": "select 1", "analyze": "yes"}`, "analyze"}, {`{"sql": "explain select 1"}`, "SELECT"}},
-		others: []step{{`{"sql": "select * from notes where id = 11", "analyze": true}`, `{}`}},
-		branch: step{`{"sql": "select mood from notes", "branch": "lab"}`, `{}`},
+		works: []step{
+			{`{"sql": "select * from open"}`, `{"plan": [{"Plan": {"Relation Name": "open", "Actual Rows": null}, "Execution Time": null}]}`},
+			{`{"sql": "select * from notes where id = $1", "params": [1], "analyze": true}`, `{"plan": [{"Plan": {"Relation Name": "notes", "Actual Rows": 1}}]}`},
+		},
+		bad: []wrong{{`{}`, "sql"}, {`{"sql": "select nothing from notes"}`, "nothing"}, {`{"sql": "select 1", "analyze": "yes"}`, "analyze"}, {`{"sql": "explain select 1"}`, "SELECT"}},
+		// How many rows were kept from her is nothing that she may count.
+		others: []step{{`{"sql": "select * from notes where id = 11", "analyze": true}`, `{"plan": [{"Plan": {"Actual Rows": 0, "Rows Removed by Filter": null, "Shared Hit Blocks": null}}]}`}},
+		branch: step{`{"sql": "select id from only_lab", "branch": "lab"}`, `{"plan": [{"Plan": {"Relation Name": "only_lab"}}]}`},
 	},
 	"insert_records": {
 		scopes: "write:tables",
@@ -157,6 +162,7 @@ var toolCases = map[string]*toolCase{
 		works:   []step{{`{"name": "jot", "args": {"id": 110, "body": "by procedure"}}`, `{"result": 110}`}},
 		after:   "select owner is not null and body = 'by procedure' from notes where id = 110",
 		bad:     []wrong{{`{}`, "name"}, {`{"name": "jott"}`, "jott"}, {`{"name": "jot", "args": {"id": 5}}`, "jot"}, {`{"name": "jot", "args": {"id": 5, "body": "x", "more": 1}}`, "more"}, {`{"name": "jot", "args": []}`, "args"}},
+		others:  []step{{`{"name": "bodies"}`, `{"result": ["tea", "more tea", "to be changed", "to be deleted"]}`}},
 		refused: []wrong{{`{"name": "jot", "args": {"id": 11, "body": "x"}}`, "Code: 23505"}},
 		branch:  step{`{"name": "only_on_lab", "branch": "lab"}`, `{"result": 1}`},
 	},
@@ -173,9 +179,9 @@ var toolCases = map[string]*toolCase{
 	},
 	"compare_branch_schema": {
 		scopes: "read:branches read:schema",
-		works:  []step{{`{"branch": "lab"}`, `{"branch": "lab", "base": "main", "identical": false}`}},
+		works:  []step{{`{"branch": "lab"}`, `{"branch": "lab", "base": "main", "identical": false, "removed": [], "changed": ["table public.notes"]}`}},
 		bad:    []wrong{{`{}`, "branch"}, {`{"branch": "lab", "base": "lab"}`, "base"}, {`{"branch": "lab", "base": 1}`, "base"}},
-		branch: step{`{"branch": "lab"}`, `{"identical": false}`},
+		branch: step{`{"branch": "lab"}`, `{"branch": "lab"}`},
 	},
 	"create_branch": {
 		scopes: "write:branches", admin: true,
@@ -205,6 +211,6 @@ var toolCases = map[string]*toolCase{
 			{`{"name": "x", "sql": "create table made ()"}`, "main"},
 			{`{"name": "x", "sql": "create table made ()", "branch": "main", "confirm": "main"}`, "main"},
 		},
-		branch: step{`{"name": "add_made", "sql": "create table made (id int primary key); insert into made values (1)", "branch": "lab"}`, `{"branch": "lab", "statements": 2}`},
+		branch: step{`{"name": "add_made", "sql": "create table made (id int primary key); insert into made values (1)", "branch": "lab"}`, `{"branch": "lab", "statements": 2, "added": ["table public.made"], "removed": [], "changed": []}`},
 	},
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/client"
+	"github.com/boughdb/bough/server/pgtest"
 	"github.com/boughdb/bough/server/servertest"
 )
 
@@ -246,7 +247,6 @@ func (a assistant) gives(t *testing.T, tool, args, want string) {
 	if err := json.Unmarshal([]byte(want), &wanted); err != nil {
 		t.Fatalf("%v: %s", err, want)
 	}
-	t.Log("DEBUG", tool, args, string(must1(json.Marshal(got.structured))))
 	if lack := within(wanted, got.structured); lack != "" {
 		t.Errorf("%s %s: %s\n%s", tool, args, lack, got.body)
 	}
@@ -260,4 +260,19 @@ func (a assistant) gives(t *testing.T, tool, args, want string) {
 	}
 }
 
-func must1(b []byte, _ error) []byte { return b }
+// What is slow is told where the server counts it, to those who administer the database.
+func TestMCPSlowQueries(t *testing.T) {
+	t.Parallel()
+	own := pgtest.Start(t, "", map[string]string{"shared_preload_libraries": "pg_stat_statements"})
+	s := servertest.Databases(t)
+	s.Main, s.Control = own.URL("app"), own.URL("control")
+	for _, name := range []string{"app", "control"} {
+		s.Exec(t, own.URL("postgres"), "create database "+name)
+	}
+	s.Run(t, withMCP)
+	s.Exec(t, s.Main, "create extension pg_stat_statements; create table tortoise (id int); select count(*), pg_sleep(0.05) from tortoise")
+	got := service(s).works(t, "list_slow_queries", `{"order": "mean", "limit": 50}`)
+	if !strings.Contains(got.text, "from tortoise") {
+		t.Errorf("the slowest query is not in the list: %s", got.text)
+	}
+}

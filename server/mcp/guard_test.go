@@ -45,6 +45,7 @@ func TestRefusals(t *testing.T) {
 	}{
 		{"no credential", request{body: listTools}, 401, bare, `"error":"unauthorized"`},
 		{"no credential and no message", request{body: "{"}, 401, bare, `"error":"unauthorized"`},
+		{"no credential at the address of a feature", request{query: "?features=tables", body: listTools}, 401, `Bearer realm="bough", ` + metadata + `, scope="read:tables write:tables"`, ""},
 		{"no credential on GET", request{method: "GET"}, 401, bare, `"error":"unauthorized"`},
 		{"wrong token", request{token: "x", body: listTools}, 401, invalidToken + `"the credentials are not valid", ` + metadata, `"error":"invalid_token"`},
 		{"token in the address", request{query: "?access_token=reader", body: listTools}, 401, invalidToken, `not taken from the address`},

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -70,6 +71,27 @@ func quotable(text string) string {
 	}, text)
 }
 
+// wanted are the scopes that a client is told to ask for: those of the features that the address names, else the usual
+// ones.
+func (s *Server) wanted(r *http.Request) []string {
+	n, refused := narrow(r.URL.RawQuery)
+	if refused != nil || n.features == nil {
+		return s.cfg.DefaultScopes
+	}
+	var scopes []string
+	for _, t := range s.cfg.Tools {
+		if !n.offers(t.Feature, t.ReadOnly) {
+			continue
+		}
+		for _, scope := range t.Scopes {
+			if !slices.Contains(scopes, scope) {
+				scopes = append(scopes, scope)
+			}
+		}
+	}
+	return scopes
+}
+
 // unauthorized is the refusal of a request without a credential that counts.
 func (s *Server) unauthorized(r *http.Request, description string) *refusal {
 	f := &refusal{status: http.StatusUnauthorized, code: "unauthorized", description: description}
@@ -77,7 +99,7 @@ func (s *Server) unauthorized(r *http.Request, description string) *refusal {
 	if hasCredential(r) {
 		f.code, code, text = "invalid_token", "invalid_token", description
 	}
-	f.challenge = s.challenge(code, text, s.cfg.DefaultScopes)
+	f.challenge = s.challenge(code, text, s.wanted(r))
 	return f
 }
 

@@ -21,7 +21,8 @@ var known = map[reflect.Type]*jsonschema.Schema{
 	reflect.TypeFor[time.Time]():       {Type: "string", Format: "date-time"},
 }
 
-// schemaOf returns the schema of T's JSON in a form that all clients take: one type a property, no null, no anyOf.
+// schemaOf returns the schema of T's JSON in a form that all clients take: one type a property, and anyOf only for values
+// of any type and for results that may be null, never at the top.
 // Schemas belong to the program, so a wrong tag is a panic, at start.
 func schemaOf[T any](output bool) *jsonschema.Schema {
 	t := reflect.TypeFor[T]()
@@ -60,10 +61,18 @@ func plain(s *jsonschema.Schema) {
 	}
 }
 
-// nonEmpty keeps a schema from being empty: it would be written as true, which clients do not take for a schema.
+// nonEmpty spells out what a schema without a word allows, every value: some clients do not take true for a schema, and
+// others want the types.
 func nonEmpty(s *jsonschema.Schema) {
-	if s != nil && reflect.ValueOf(*s).IsZero() {
-		s.Description = "any JSON value"
+	if s == nil {
+		return
+	}
+	words := *s
+	words.Description = ""
+	if reflect.ValueOf(words).IsZero() {
+		for _, t := range []string{"string", "number", "boolean", "null", "array", "object"} {
+			s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: t})
+		}
 	}
 }
 
@@ -97,8 +106,8 @@ func tagged(t reflect.Type, s *jsonschema.Schema, output bool) {
 				}
 			}
 			if output && required && f.Type.Kind() == reflect.Pointer {
-				p.Type = "" // what has two types suits few clients
-				p.Description = strings.TrimSpace(p.Description + " (may be null)")
+				p.AnyOf, p.Type = []*jsonschema.Schema{{Type: p.Type, Format: p.Format}, {Type: "null"}}, ""
+				p.Format = ""
 			}
 		}
 	}
@@ -120,10 +129,16 @@ func applyTag(p *jsonschema.Schema, tag string, required bool) error {
 				return fmt.Errorf("a required field has no default; give it omitempty")
 			}
 			p.Default, err = constant(p.Type, value)
+		case "of":
+			if p.Type == "array" {
+				p.Items.AnyOf, p.Items.Type = nil, value
+			} else {
+				p.AnyOf, p.Type = nil, value
+			}
 		case "min", "max":
 			err = applyBound(p, key, value)
 		default:
-			return fmt.Errorf("there is no key %q; enum, default, min and max are", key)
+			return fmt.Errorf("there is no key %q; enum, default, min, max and of are", key)
 		}
 		if err != nil {
 			return err

@@ -51,6 +51,7 @@ type Tool struct {
 //	enum     the values that a text or number may have, or each element of a list
 //	default  the value of a field that was left out; for texts, numbers and booleans
 //	min, max bounds of a number, of a text's length, of a list's length
+//	of       the one JSON type that a json.RawMessage has, or each element of a list of them
 //
 // Values cannot contain commas. A tag that is wrong panics here, when the program starts. Null for a field that may be left
 // out is as if it were left out; where null means something, the field is of type any or json.RawMessage, and numbers in

@@ -165,7 +165,7 @@ func (s *Service) issue(ctx context.Context, q *db.Queries, p pair) (*TokenRespo
 	refresh, refreshHash := newSecret(refreshTokenPrefix)
 	err := q.IssueOAuthTokens(ctx, db.IssueOAuthTokensParams{
 		AccessHash: accessHash, RefreshHash: refreshHash, GrantID: p.grant, Generation: p.generation, Parent: p.parent,
-		AccessScopes: p.scopes,
+		AccessScopes:  p.scopes,
 		AccessSeconds: s.cfg.TokenLifetime.Seconds(), RefreshSeconds: s.cfg.RefreshLifetime.Seconds(),
 	})
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *Service) settle(ctx context.Context, r TokenRequest, answer *TokenRespo
 	switch {
 	case none(err):
 		return nil, s.notFound(ctx, r.ClientID, unknown)
-	case err == errOtherClient: //nolint:errorlint // it is this very value, not one like it
+	case err == errOtherClient: // this very value: errors.Is would find any invalid_grant
 		return nil, s.notFound(ctx, r.ClientID, errOtherClient.Description)
 	case err != nil:
 		return nil, err

@@ -3,8 +3,10 @@ package oauth_test
 import (
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -138,6 +140,58 @@ func TestVerifyHearsOfChanges(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The process that ends a token refuses it at once, whether it is notified or not.
+func TestVerifyRefusesAtOnceWhatThisProcessEnded(t *testing.T) {
+	t.Parallel()
+	w := setup(t, nil)
+	user := w.user("ada@example.com", db.UserRoleAuthenticated)
+	deaf, err := oauth.New(w.pool, w.users, oauth.Config{Issuer: issuer, BasePath: "/mcp", TokenLifetime: time.Hour, RefreshLifetime: time.Hour}, slog.New(slog.DiscardHandler))
+	check(t, err)
+	for name, end := range map[string]func(client oauth.Client, code string, tokens *oauth.TokenResponse, grant uuid.UUID) error{
+		"access token revoked": func(client oauth.Client, _ string, tokens *oauth.TokenResponse, _ uuid.UUID) error {
+			return deaf.Revoke(t.Context(), tokens.AccessToken, "", client.ID, here)
+		},
+		"refresh token revoked": func(client oauth.Client, _ string, tokens *oauth.TokenResponse, _ uuid.UUID) error {
+			return deaf.Revoke(t.Context(), tokens.RefreshToken, "", client.ID, here)
+		},
+		"grant revoked": func(_ oauth.Client, _ string, _ *oauth.TokenResponse, grant uuid.UUID) error {
+			return deaf.RevokeGrant(t.Context(), &auth.Principal{ID: user.ID}, grant)
+		},
+		"client removed": func(client oauth.Client, _ string, _ *oauth.TokenResponse, _ uuid.UUID) error {
+			return deaf.RevokeClient(t.Context(), admin, client.ID)
+		},
+		"code used again": func(client oauth.Client, code string, _ *oauth.TokenResponse, _ uuid.UUID) error {
+			_, err := deaf.Token(t.Context(), redemption(client, code), here)
+			wantCode(t, err, "invalid_grant", 400)
+			return nil
+		},
+		"refresh token used again": func(client oauth.Client, _ string, tokens *oauth.TokenResponse, _ uuid.UUID) error {
+			w.renew(client, w.renew(client, tokens.RefreshToken).RefreshToken)
+			_, err := deaf.Token(t.Context(), refreshing(client, tokens.RefreshToken), here)
+			wantCode(t, err, "invalid_grant", 400)
+			return nil
+		},
+	} {
+		client := w.register()
+		code := w.approve(user.Email, query(client))
+		tokens, err := w.a.Token(t.Context(), redemption(client, code), here)
+		check(t, err)
+		p, err := deaf.Verify(t.Context(), tokens.AccessToken)
+		check(t, err)
+		check(t, end(client, code, tokens, p.GrantID))
+		if _, err := deaf.Verify(t.Context(), tokens.AccessToken); !errors.Is(err, auth.ErrInvalidCredentials) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	// It remembers at all: what it is not told of, it does not see.
+	tokens := w.connect(user.Email, w.register())
+	_, err = deaf.Verify(t.Context(), tokens.AccessToken)
+	check(t, err)
+	w.exec("delete from oauth_grants")
+	_, err = deaf.Verify(t.Context(), tokens.AccessToken)
+	check(t, err)
 }
 
 func TestVerifyHearsOfAnotherAddress(t *testing.T) {

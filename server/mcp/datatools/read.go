@@ -15,7 +15,7 @@ import (
 
 // records is a list of records, or the beginning of one.
 type records struct {
-	Rows []json.RawMessage `json:"rows"`
+	Rows []json.RawMessage `json:"rows" schema:"of=object"`
 	// Truncated is true where there are more.
 	Truncated bool `json:"truncated"`
 	// NextOffset is where they begin.
@@ -95,7 +95,7 @@ type getRecordInput struct {
 }
 
 type record struct {
-	Record json.RawMessage `json:"record"`
+	Record json.RawMessage `json:"record" schema:"of=object"`
 }
 
 func (s *service) getRecord() mcp.Tool {

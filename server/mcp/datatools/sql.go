@@ -70,7 +70,7 @@ type explainInput struct {
 }
 
 type explainResult struct {
-	Plan json.RawMessage `json:"plan" jsonschema:"as EXPLAIN (FORMAT JSON) has it"`
+	Plan json.RawMessage `json:"plan" jsonschema:"as EXPLAIN (FORMAT JSON) has it" schema:"of=array"`
 }
 
 func (s *service) explainQuery() mcp.Tool {

@@ -31,7 +31,7 @@ type insertInput struct {
 
 type insertResult struct {
 	Written   int64             `json:"written"`
-	Rows      []json.RawMessage `json:"rows,omitempty"`
+	Rows      []json.RawMessage `json:"rows,omitempty" schema:"of=object"`
 	Truncated bool              `json:"truncated,omitempty" jsonschema:"all were written, but not all are shown"`
 }
 
@@ -125,7 +125,7 @@ type deleteInput struct {
 type changeResult struct {
 	Affected int64             `json:"affected" jsonschema:"how many records were changed; with dry_run, would be"`
 	DryRun   bool              `json:"dry_run"`
-	Sample   []json.RawMessage `json:"sample,omitempty" jsonschema:"with dry_run, some of the records as they are"`
+	Sample   []json.RawMessage `json:"sample,omitempty" jsonschema:"with dry_run, some of the records as they are" schema:"of=object"`
 }
 
 func (s *service) updateRecords() mcp.Tool {

@@ -157,7 +157,7 @@ type activity struct {
 	Action     string          `json:"action"`
 	Status     string          `json:"status"`
 	DurationMS int64           `json:"duration_ms,omitempty"`
-	Details    json.RawMessage `json:"details,omitempty"`
+	Details    json.RawMessage `json:"details,omitempty" schema:"of=object"`
 }
 
 // maxActivity entries are shown of a branch.
