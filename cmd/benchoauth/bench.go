@@ -85,7 +85,30 @@ func (b *bench) run(ctx context.Context) (err error) {
 		return err
 	}
 	defer b.control.Close()
-	return b.measure(ctx)
+	if err := b.measure(ctx); err != nil {
+		return err
+	}
+	return b.verify(ctx)
+}
+
+// verify makes sure that both sides used up as much: SQL that finds nothing is fast.
+func (b *bench) verify(ctx context.Context) error {
+	want := int64(2 * b.requests * b.rounds)
+	for what, query := range map[string]string{
+		"used codes":          "select count(*) from oauth_codes where used_at is not null",
+		"used refresh tokens": "select count(*) from oauth_tokens where rotated_at is not null",
+		// Those that it was given to begin with are good for longer.
+		"halves of the pairs": "select count(*) / 2 from oauth_tokens where kind = 'access' and created_at > expires_at - interval '2 hours'",
+	} {
+		var got int64
+		if err := b.control.QueryRow(ctx, query).Scan(&got); err != nil {
+			return err
+		}
+		if got != want {
+			return fmt.Errorf("there are %d %s, not %d", got, what, want)
+		}
+	}
+	return nil
 }
 
 // measure takes a sample of everything in each round.
