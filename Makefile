@@ -51,8 +51,9 @@ vet:
 lint-spec:
 	npx --yes $(REDOCLY) lint --config spec/redocly.yaml gen/openapi.yaml
 
-# Operations whose parameters follow the database: they are in the contract, and are served by hand.
-BYHAND := tables,functions,postgrest,documents
+# Operations whose parameters follow the database, and webhooks, of which the bytes count: they are in the contract, and
+# are served by hand.
+BYHAND := tables,functions,postgrest,documents,webhooks
 
 .PHONY: generate
 generate: ## make gen/ from spec/, schema/ and queries/

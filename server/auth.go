@@ -10,6 +10,7 @@ import (
 
 	"github.com/boughdb/bough/server/auth"
 	boughmail "github.com/boughdb/bough/server/mail"
+	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/users"
 )
 
@@ -74,14 +75,19 @@ func (s *server) sweepUsers(ctx context.Context) {
 	}
 }
 
-// jobErrors logs failed jobs: mails here, the others by the branches' handler.
+// jobErrors logs failed jobs: mails and the work for pull requests here, the others by the branches' handler.
 type jobErrors struct {
 	river.ErrorHandler
 	s *server
 }
 
 func (h jobErrors) HandleError(ctx context.Context, job *rivertype.JobRow, err error) *river.ErrorHandlerResult {
-	if job.Kind != users.MailKind {
+	switch job.Kind {
+	case users.MailKind:
+	case repohost.WorkKind, repohost.ReportKind:
+		h.s.log.Warn("work for a pull request could not be done and is tried again", "kind", job.Kind, "job", job.ID, "attempt", job.Attempt, "error", err)
+		return nil
+	default:
 		return h.ErrorHandler.HandleError(ctx, job, err)
 	}
 	if job.Attempt >= job.MaxAttempts {

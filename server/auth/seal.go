@@ -15,11 +15,14 @@ const MinEncryptionKey = 32
 // sealer encrypts what must not be readable in a copy of the control database. The zero value does not encrypt.
 type sealer struct{ aead cipher.AEAD }
 
-func newSealer(secret string) (sealer, error) {
+func newSealer(secret string) (sealer, error) { return newSealerFor(secret, "bough signing keys") }
+
+// newSealerFor returns a sealer whose key is made from the secret for the purpose alone.
+func newSealerFor(secret, purpose string) (sealer, error) {
 	if secret == "" {
 		return sealer{}, nil
 	}
-	key, err := hkdf.Key(sha256.New, []byte(secret), nil, "bough signing keys", 32)
+	key, err := hkdf.Key(sha256.New, []byte(secret), nil, purpose, 32)
 	if err != nil {
 		return sealer{}, err
 	}

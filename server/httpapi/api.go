@@ -18,6 +18,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
 )
@@ -25,6 +26,7 @@ import (
 // API serves the operations of the contract.
 type API struct {
 	Branches *branching.Service
+	Repohost *repohost.Service
 	Keys     *auth.Keys
 	Tokens   *auth.Tokens
 	Users    *users.Service
@@ -94,6 +96,7 @@ func (a *API) Handler() (http.Handler, error) {
 	})
 	a.registerTables(engine)
 	a.registerDocuments(engine)
+	a.registerWebhooks(engine)
 	return allowOrigins(a.AllowedOrigins, engine), nil
 }
 
