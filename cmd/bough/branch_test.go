@@ -51,6 +51,10 @@ func TestOutputs(t *testing.T) {
 		{"users_set_role", "users set-role ada@example.com admin"},
 		{"users_disable", "users disable 0191d9a0-5f0e-7c5e-9a52-100000000900"},
 		{"users_delete", "users delete ada@example.com --force"},
+		{"repohost_list", "repohost list"},
+		{"repohost_delete", "repohost delete acme/shop --force"},
+		{"repohost_deliveries", "repohost deliveries acme/shop"},
+		{"repohost_deliveries_json", "repohost deliveries --status failed --limit 1 -o json"},
 		{"connect", "connect demo"},
 	} {
 		t.Run(test.golden, func(t *testing.T) {

@@ -1053,7 +1053,7 @@ type PutRepohostConfigRequest struct {
 	// BaseBranches Make branches only for pull requests into these; `*` stands for any characters. Empty, the default, is all.
 	//
 	// Example: ["main","release/*"]
-	BaseBranches []string `json:"base_branches,omitempty"`
+	BaseBranches *[]string `json:"base_branches,omitempty"`
 
 	// CloseGrace How long the branch of a closed pull request is kept, in case it is reopened, such as `24h` (the default); `0` deletes at once.
 	//

@@ -47,9 +47,7 @@ func (a *API) PutRepohostConfig(ctx context.Context, r api.PutRepohostConfigRequ
 		Repository: b.Repository, AutoCreateOnPR: b.AutoCreateOnPR, AutoDeleteOnMerge: b.AutoDeleteOnMerge, AutoDeleteOnClose: b.AutoDeleteOnClose,
 		CloseGrace: b.CloseGrace, ResetOnPush: b.ResetOnPush, Mode: enum[db.DataCloneMode](b.DefaultDataCloneMode),
 		Type: enum[db.BranchType](b.DefaultBranchType), IgnoreDrafts: b.IgnoreDrafts, AllowForks: b.AllowForks, MaxBranches: b.MaxBranches,
-	}
-	if b.BaseBranches != nil {
-		change.BaseBranches = &b.BaseBranches
+		BaseBranches: b.BaseBranches,
 	}
 	for field, raw := range map[*repohost.Nullable]json.RawMessage{
 		&change.Provider: b.Provider, &change.WebhookSecret: b.WebhookSecret, &change.ExpiresIn: b.ExpiresIn,
