@@ -153,7 +153,7 @@ func readGitHub(payload []byte) (e event, ignored string, err error) {
 	e = event{
 		action: p.Action, number: number(pr.Number), state: db.PullRequestStateOpen, reopened: p.Action == "reopened",
 		pushed: p.Action == "synchronize" || p.Action == "synchronized", draft: pr.Draft, url: webURL(pr.URL),
-		baseRef: clean(pr.Base.Ref), headSHA: commit(pr.Head.SHA), at: instant(pr.UpdatedAt),
+		baseRef: refName(pr.Base.Ref), headSHA: commit(pr.Head.SHA), at: instant(pr.UpdatedAt),
 		fork: pr.Head.Repo == nil || !strings.EqualFold(pr.Head.Repo.FullName, p.Repository.FullName),
 	}
 	switch {
@@ -179,7 +179,7 @@ func readGitLab(payload []byte) (e event, ignored string, err error) {
 	mr := p.Attributes
 	e = event{
 		action: mr.Action, number: number(mr.Number), reopened: mr.Action == "reopen", pushed: mr.Action == "update" && mr.OldRevision != "",
-		draft: mr.Draft || mr.WorkInProgress, url: webURL(mr.URL), baseRef: clean(mr.TargetBranch), headSHA: commit(mr.LastCommit.ID),
+		draft: mr.Draft || mr.WorkInProgress, url: webURL(mr.URL), baseRef: refName(mr.TargetBranch), headSHA: commit(mr.LastCommit.ID),
 		at: instant(mr.UpdatedAt), fork: mr.SourceProjectID == 0 || mr.SourceProjectID != mr.TargetProjectID,
 	}
 	switch mr.State {
@@ -221,6 +221,14 @@ func commit(s string) string {
 		return ""
 	}
 	return s
+}
+
+// refName is the name of a branch of the repository, "" for what is longer than any is.
+func refName(s string) string {
+	if len(s) > 1000 {
+		return ""
+	}
+	return clean(s)
 }
 
 // webURL is a link that may be shown, "" where it is none.
