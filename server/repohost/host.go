@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	requestTimeout = 15 * time.Second
+	requestTimeout = 8 * time.Second
 	maxAnswer      = 16 << 20
 	pageSize       = 100
 	maxPages       = 20

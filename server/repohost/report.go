@@ -23,7 +23,7 @@ type reporter struct {
 // Pauses of a report: until a branch that is in the middle of something is looked at again, and after a failure.
 const (
 	lookAgain        = 2 * time.Second
-	reportLease      = 2 * time.Minute // longer than all requests of a report may take
+	reportLease      = 20 * time.Second // longer than all requests of a report may take
 	firstReportPause = 5 * time.Second
 	maxReportPause   = 5 * time.Minute
 )
@@ -38,7 +38,7 @@ func (*reporter) NextRetry(job *river.Job[reportArgs]) time.Time {
 }
 
 // Timeout bounds a report; each of its requests has a limit of its own.
-func (*reporter) Timeout(*river.Job[reportArgs]) time.Duration { return reportLease - 10*time.Second }
+func (*reporter) Timeout(*river.Job[reportArgs]) time.Duration { return reportLease - 2*time.Second }
 
 func (w *reporter) Work(ctx context.Context, job *river.Job[reportArgs]) error {
 	moving, err := w.s.report(ctx, job.Args.PullRequestID, job.Attempt, job.MaxAttempts)
@@ -70,8 +70,7 @@ func (s *Service) report(ctx context.Context, id uuid.UUID, attempt, most int) (
 		return false, fmt.Errorf("reading a pull request: %w", err)
 	}
 	cfg, pr := row.RepohostConfig, row.RepohostPullRequest
-	lease := reportLease + reportPause(attempt)
-	seen, err := q.KeepReportLease(ctx, db.KeepReportLeaseParams{ID: id, Seconds: lease.Seconds()})
+	seen, err := q.KeepReportLease(ctx, db.KeepReportLeaseParams{ID: id, Seconds: reportLease.Seconds()})
 	if err != nil {
 		return false, fmt.Errorf("keeping the lease of a report: %w", err)
 	}
@@ -86,7 +85,7 @@ func (s *Service) report(ctx context.Context, id uuid.UUID, attempt, most int) (
 	}
 	if text := news.key(pr); text != pr.Reported {
 		if err := s.tell(ctx, cfg, pr, news); err != nil {
-			return false, s.reportFailed(ctx, cfg, pr, end, attempt >= most, err)
+			return false, s.reportFailed(ctx, cfg, pr, end, attempt, most, err)
 		}
 		if err := q.SetRepohostReportError(ctx, db.SetRepohostReportErrorParams{ID: cfg.ID}); err != nil {
 			return false, err
@@ -104,17 +103,23 @@ func (s *Service) report(ctx context.Context, id uuid.UUID, attempt, most int) (
 }
 
 // reportFailed notes why a report did not get through, where people will look for it.
-func (s *Service) reportFailed(ctx context.Context, cfg Config, pr PullRequest, end db.FinishReportParams, last bool, reason error) error {
-	if ctx.Err() != nil {
-		return reason
+func (s *Service) reportFailed(ctx context.Context, cfg Config, pr PullRequest, end db.FinishReportParams, attempt, most int, reason error) error {
+	if errors.Is(ctx.Err(), context.Canceled) {
+		return reason // the server is stopping
 	}
+	// That the time of the job is over must not keep it from being noted.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
 	q := db.New(s.pool)
 	message := strings.ReplaceAll(reason.Error(), "\x00", "�")
 	if err := q.SetRepohostReportError(ctx, db.SetRepohostReportErrorParams{ID: cfg.ID, LastReportError: &message}); err != nil {
 		return errors.Join(reason, err)
 	}
-	if !last {
-		return fmt.Errorf("reporting to %s #%d: %w", cfg.Repository, pr.Number, reason)
+	if attempt < most {
+		// The next try is the queue's affair for so long.
+		lease := reportPause(attempt) + reportLease
+		_, err := q.KeepReportLease(ctx, db.KeepReportLeaseParams{ID: pr.ID, Seconds: lease.Seconds()})
+		return fmt.Errorf("reporting to %s #%d: %w", cfg.Repository, pr.Number, errors.Join(reason, err))
 	}
 	s.log.Error("a report to a repository host is given up until there is news", "repository", cfg.Repository, "number", pr.Number, "error", reason)
 	return q.FinishReport(ctx, end)

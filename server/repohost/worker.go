@@ -79,10 +79,11 @@ type worker struct {
 	s *Service
 }
 
-// The longest pause before the next try, and the lease that covers it.
+// The longest pause before the next try, and how long after the last word of a worker it is thought to be dead. That it
+// is not does no harm: its lock keeps another one waiting.
 const (
 	maxPause  = 30 * time.Second
-	workLease = time.Minute
+	workLease = 10 * time.Second
 )
 
 // NextRetry tries again soon: mostly it is a branch in the middle of something else that is waited for.
@@ -94,6 +95,11 @@ func (w *worker) Work(ctx context.Context, job *river.Job[workArgs]) error {
 	err := w.s.work(ctx, job.Args.PullRequestID)
 	if err != nil && ctx.Err() != nil {
 		return river.JobSnooze(0) // the server is stopping; the next one takes it up
+	}
+	if err != nil {
+		// The next try is the queue's affair for so long.
+		lease := db.KeepPullRequestLeaseParams{ID: job.Args.PullRequestID, Seconds: (maxPause + workLease).Seconds()}
+		err = errors.Join(err, db.New(w.s.pool).KeepPullRequestLease(ctx, lease))
 	}
 	return storable(err)
 }
