@@ -67,6 +67,7 @@ create table repohost_pull_requests (
 );
 create index repohost_pull_requests_due_idx on repohost_pull_requests (lease_until) where version > done_version;
 create index repohost_pull_requests_report_at_idx on repohost_pull_requests (report_at) where report_at is not null;
+create index repohost_pull_requests_problem_idx on repohost_pull_requests (lease_until) where problem is not null;
 
 comment on table repohost_pull_requests is 'The state that each pull request is in by the newest event about it. Jobs bring the branches into line with it; a row without a branch is the memory of one that was closed.';
 comment on column repohost_pull_requests.event_at is 'The repository host''s time of the newest event; older ones are not applied.';

@@ -283,7 +283,7 @@ func (c *cli) printRepohost(cmd *cobra.Command, a *api, format string, cfg clien
 	if err := c.print(cmd, format, got.body, d); err != nil {
 		return err
 	}
-	remark(cmd, "The URL of its webhook:")
+	remark(cmd, "The URL of its webhook, where the repository host reaches the server by this name:")
 	// Alone on its line, whatever its length, so that it can be copied.
 	return c.printLine(cmd, strings.TrimSuffix(a.Server, "/")+cfg.WebhookPath)
 }

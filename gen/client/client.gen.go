@@ -896,7 +896,8 @@ type CreateBranchRequest struct {
 	// ParentBranchID The branch to copy; null or absent is main.
 	ParentBranchID *openapi_types.UUID `json:"parent_branch_id,omitempty"`
 
-	// RepohostPRNumber The pull request this branch belongs to; needs `repohost_repo`.
+	// RepohostPRNumber The pull request this branch belongs to; needs `repohost_repo`. Where that repository has a configuration,
+	// the pull request gets no other branch, and its merge deletes this one (`auto_delete_on_merge`).
 	RepohostPRNumber *int `json:"repohost_pr_number,omitempty"`
 
 	// RepohostPRURL The pull request's http or https URL.

@@ -1,8 +1,6 @@
 package repohost
 
 import (
-	"fmt"
-
 	"github.com/boughdb/bough/gen/db"
 	"github.com/boughdb/bough/server/fault"
 )
@@ -92,6 +90,3 @@ func clean(s string) string {
 	}
 	return string(out)
 }
-
-// label is how people know an event.
-func (d dialect) label() string { return fmt.Sprintf("%s %q", d.provider, d.event) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/boughdb/bough/gen/db"
 )
@@ -141,6 +143,8 @@ func (s *Service) understand(cfg Config, from dialect, payload []byte) (e event,
 	return read(from, payload)
 }
 
+const foreignKeyViolation = "23503"
+
 // record writes a delivery down and, unless it is ignored, what it says of its pull request, and queues the work.
 func (s *Service) record(ctx context.Context, cfg Config, from dialect, body []byte, e event, ignored string) (Answer, error) {
 	hash := sha256.Sum256(body)
@@ -177,6 +181,10 @@ func (s *Service) record(ctx context.Context, cfg Config, from dialect, body []b
 		answer.Record, err = s.apply(ctx, tx, cfg, from.provider, answer.Record, e)
 		return err
 	})
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == foreignKeyViolation {
+		return Answer{}, ErrRefused // the configuration was deleted this moment
+	}
 	if err != nil {
 		return Answer{}, err
 	}

@@ -93,11 +93,13 @@ func (*worker) NextRetry(job *river.Job[workArgs]) time.Time {
 
 func (w *worker) Work(ctx context.Context, job *river.Job[workArgs]) error {
 	err := w.s.work(ctx, job.Args.PullRequestID)
-	if err != nil && ctx.Err() != nil {
+	if err != nil && errors.Is(ctx.Err(), context.Canceled) {
 		return river.JobSnooze(0) // the server is stopping; the next one takes it up
 	}
 	if err != nil {
-		// The next try is the queue's affair for so long.
+		// The next try is the queue's affair for so long. That the time of the job is over must not keep it from being noted.
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+		defer cancel()
 		lease := db.KeepPullRequestLeaseParams{ID: job.Args.PullRequestID, Seconds: (maxPause + workLease).Seconds()}
 		err = errors.Join(err, db.New(w.s.pool).KeepPullRequestLease(ctx, lease))
 	}
