@@ -3,9 +3,11 @@ package httpapi
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -125,9 +127,10 @@ const (
 	// time. A usual delivery is smaller.
 	largeDelivery   = 1 << 20
 	largeDeliveries = 4
-	// A body comes within this time, or not at all.
-	deliveryTimeout = 30 * time.Second
 )
+
+// deliveryTimeout is within which a body comes, or not at all.
+const deliveryTimeout = 30 * time.Second
 
 // registerWebhooks serves the webhooks. Of their bodies the bytes count, so they are not read by the validator.
 func (a *API) registerWebhooks(engine *gin.Engine) {
@@ -190,7 +193,13 @@ func readDelivery(c *gin.Context) ([]byte, error) {
 	control := http.NewResponseController(c.Writer)
 	limited := control.SetReadDeadline(time.Now().Add(deliveryTimeout)) == nil
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, repohost.MaxBody))
-	if limited && err == nil {
+	switch {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.Header("Connection", "close")
+		return nil, fault.New(fault.Timeout, "timeout", "the body did not come in time")
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return nil, fault.Validation("the body ends too early")
+	case limited && err == nil:
 		err = control.SetReadDeadline(time.Time{})
 	}
 	return body, err

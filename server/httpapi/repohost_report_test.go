@@ -144,6 +144,11 @@ func TestReportsOutliveFailures(t *testing.T) {
 	h.Delete(pull4)
 	gitHub(t, s, "accepted", pull(t, "closed", 4, 2, nil))
 	eventually(t, "another comment", func() bool { c := mine(); return len(c) == 1 && strings.Contains(c[0].Body, "kept until") })
+	// The branch goes when its time is over, which is looked at then.
+	s.Exec(t, s.Control, "update branches set expires_at = now() where slug = 'pr-4'")
+	eventually(t, "the end of the branch", func() bool { return branchOf(t, s, "pr-4") == nil })
+	s.Exec(t, s.Control, "update repohost_pull_requests set report_at = now() where report_at is not null")
+	eventually(t, "a word about it", func() bool { c := mine(); return len(c) == 1 && strings.Contains(c[0].Body, "was **deleted**") })
 	// No news, no report.
 	settled(t, s)
 	before := h.Requests()

@@ -396,6 +396,12 @@ func TestTooManyBranchesOfARepository(t *testing.T) {
 	// So does a change of the configuration.
 	gitHub(t, s, "accepted", pull(t, "opened", 4, 11, nil))
 	eventually(t, "its failure", func() bool { return settled(t, s)[0].Status == client.RepohostDeliveryStatusFailed })
-	configure(t, s, gitHubRepo, func(r *client.PutRepohostConfigRequest) { r.MaxBranches = new(int32(5)) })
+	configure(t, s, gitHubRepo, func(r *client.PutRepohostConfigRequest) { r.MaxBranches = new(int32(3)) })
 	ready(t, s, "pr-4")
+	// And the time: a minute later it is tried again by itself.
+	gitHub(t, s, "accepted", pull(t, "opened", 5, 12, nil))
+	eventually(t, "its failure", func() bool { return settled(t, s)[0].Status == client.RepohostDeliveryStatusFailed })
+	must[*client.DeleteBranchResponse](t, 204)(s.Service(t).DeleteBranchWithResponse(t.Context(), "pr-2", nil))
+	s.Exec(t, s.Control, "update repohost_pull_requests set lease_until = now() - interval '2 minutes' where number = 5")
+	ready(t, s, "pr-5")
 }

@@ -7,6 +7,8 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net"
 	"net/http"
 	"os"
 	"strconv"
@@ -508,6 +510,25 @@ func TestLargeDeliveries(t *testing.T) {
 	deep := strings.Repeat("[", 1<<20)
 	resp, text = call(t, s, "POST", hookPath, deep, fromGitHub([]byte(deep), "deep")...)
 	wantError(t, resp, text, 401, "unauthorized")
+}
+
+// A body that breaks off is the sender's fault, and nobody else's.
+func TestDeliveriesThatBreakOff(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t)
+	conn, err := net.Dial("tcp", strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nX-GitHub-Event: ping\r\nContent-Length: 100\r\n\r\n{", hookPath)
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	answer, err := io.ReadAll(conn)
+	if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 400 ") || !strings.Contains(string(answer), "ends too early") {
+		t.Errorf("%v: %s", err, answer)
+	}
 }
 
 func TestDeliveriesAreLimited(t *testing.T) {
