@@ -51,9 +51,9 @@ vet:
 lint-spec:
 	npx --yes $(REDOCLY) lint --config spec/redocly.yaml gen/openapi.yaml
 
-# Operations whose parameters follow the database, or whose errors are OAuth's: they are in the contract, and are served
-# by hand.
-BYHAND := tables,functions,postgrest,documents,oauth,mcp
+# Operations whose parameters follow the database, whose errors are OAuth's, or of whose bodies the bytes count: they are
+# in the contract, and are served by hand.
+BYHAND := tables,functions,postgrest,documents,oauth,mcp,repohost-webhook
 
 .PHONY: generate
 generate: ## make gen/ from spec/, schema/ and queries/

@@ -53,7 +53,7 @@ returning extract(epoch from now() - failing_since)::float8;
 delete from webhooks where id = @id;
 
 -- name: InsertWebhookSecret :exec
-insert into webhook_secrets (id, webhook_id, secret, encrypted) values (@id, @webhook_id, @secret, @encrypted);
+insert into webhook_secrets (id, webhook_id, secret) values (@id, @webhook_id, @secret);
 
 -- name: ListWebhookSecrets :many
 -- The secrets that sign, the current one first.
@@ -82,7 +82,7 @@ where s.id = r.id and r.age <= @keep::integer and s.expires_at is null;
 select * from webhook_secrets order by id for update;
 
 -- name: SetWebhookSecret :exec
-update webhook_secrets set secret = @secret, encrypted = @encrypted where id = @id;
+update webhook_secrets set secret = @secret where id = @id;
 
 -- name: SweepWebhookSecrets :exec
 delete from webhook_secrets where expires_at < now();

@@ -26,14 +26,13 @@ create table webhook_secrets (
     id         uuid primary key,
     webhook_id uuid not null references webhooks (id) on delete cascade,
     secret     bytea not null,
-    encrypted  boolean not null,
     created_at timestamptz not null default clock_timestamp(),
     expires_at timestamptz
 );
 create index webhook_secrets_webhook_id_idx on webhook_secrets (webhook_id, created_at desc);
 
 comment on table webhook_secrets is 'What deliveries are signed with. During a rotation an endpoint has several.';
-comment on column webhook_secrets.secret is 'The bytes after whsec_, encrypted when auth.encryption_key is set; the row''s id is bound to them.';
+comment on column webhook_secrets.secret is 'The bytes after whsec_, encrypted as server/auth does for secrets of others; the row''s id is bound to them.';
 comment on column webhook_secrets.expires_at is 'Until then a secret that was rotated away signs too; null for the current one.';
 
 create table events (

@@ -11,6 +11,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/events"
 	boughmail "github.com/boughdb/bough/server/mail"
+	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/users"
 )
 
@@ -75,18 +76,22 @@ func (s *server) sweepUsers(ctx context.Context) {
 	}
 }
 
-// jobErrors logs failed jobs: mails and deliveries here, the others by the branches' handler.
+// jobErrors logs failed jobs: mails, deliveries and the work for pull requests here, the others by the branches' handler.
 type jobErrors struct {
 	river.ErrorHandler
 	s *server
 }
 
 func (h jobErrors) HandleError(ctx context.Context, job *rivertype.JobRow, err error) *river.ErrorHandlerResult {
-	if job.Kind == events.JobKind {
+	switch job.Kind {
+	case users.MailKind:
+	case events.JobKind:
 		h.s.log.Warn("a delivery could not be made and is tried again", "job", job.ID, "args", string(job.EncodedArgs), "error", err)
 		return nil
-	}
-	if job.Kind != users.MailKind {
+	case repohost.WorkKind, repohost.ReportKind:
+		h.s.log.Warn("work for a pull request could not be done and is tried again", "kind", job.Kind, "job", job.ID, "attempt", job.Attempt, "error", err)
+		return nil
+	default:
 		return h.ErrorHandler.HandleError(ctx, job, err)
 	}
 	if job.Attempt >= job.MaxAttempts {

@@ -61,7 +61,7 @@ func (c *AuthConfig) settings(f *pflag.FlagSet) {
 	f.Uint8Var(&c.HashParallelism, "auth.argon2-parallelism", 1, "lanes to hash a password")
 	f.IntVar(&c.HashWorkers, "auth.hash-workers", 0, "passwords hashed at a time; 64 more wait, the rest is refused; 0 is one for each processor")
 	f.BoolVar(&c.RateLimit, "auth.rate-limit", true, "limit attempts for each address and network")
-	f.StringVar(&c.EncryptionKey, "auth.encryption-key", "", "secret of at least 32 characters to encrypt the private signing keys and the secrets of webhooks in the control database with; empty stores them readable")
+	f.StringVar(&c.EncryptionKey, "auth.encryption-key", "", "secret of at least 32 characters to encrypt private signing keys and the secrets of repositories and webhooks in the control database with; empty stores the former readable, and the latter with a key in the data directory")
 	f.Var(durationVar(&c.SigningKeyMaxAge, "90d"), "auth.signing-key-max-age", "age at which the signing key is rotated")
 	f.StringVar(&c.ExternalIssuer, "auth.external-issuer", "", "another issuer (iss) whose access tokens are accepted as users'")
 	f.StringVar(&c.ExternalJWKSURL, "auth.external-jwks-url", "", "where the other issuer publishes its keys")

@@ -67,13 +67,14 @@ func (s *server) newEvents() error {
 	if err != nil {
 		return err // checked by Config
 	}
-	s.events, err = events.New(s.planes.Control, events.Config{
-		EncryptionKey: s.cfg.Auth.EncryptionKey, AllowLoopback: s.cfg.servesThisMachineOnly(), AllowPrivate: s.cfg.Events.AllowPrivateTargets,
-		Retries: retries, Retention: s.cfg.Events.Retention,
-	}, s.log)
+	vault, err := s.cfg.vault("webhook secrets")
 	if err != nil {
 		return err
 	}
+	s.events = events.New(s.planes.Control, events.Config{
+		Vault: vault, AllowLoopback: s.cfg.servesThisMachineOnly(), AllowPrivate: s.cfg.Events.AllowPrivateTargets,
+		Retries: retries, Retention: s.cfg.Events.Retention,
+	}, s.log)
 	s.branches.SetPublisher(s.events.Publish)
 	s.registry.MustRegister(pendingCollector{s.events, s.log})
 	return nil

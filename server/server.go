@@ -33,6 +33,7 @@ import (
 	"github.com/boughdb/bough/server/mcp"
 	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/postgres"
+	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
 )
@@ -90,6 +91,7 @@ type server struct {
 	users    *users.Service
 	branches *branching.Service
 	events   *events.Service
+	repohost *repohost.Service
 	schemas  *introspect.Cache
 	tables   *tables.Service
 	oauth    *oauth.Service // nil when it is switched off
@@ -122,13 +124,18 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	if err := s.newEvents(); err != nil {
 		return nil, err
 	}
+	if err := s.newRepohost(); err != nil {
+		return nil, err
+	}
 	workers := river.NewWorkers()
 	s.branches.AddWorker(workers)
 	s.users.AddWorker(workers)
 	s.events.AddWorker(workers)
+	s.repohost.AddWorker(workers)
 	queues := s.users.Queues()
 	maps.Copy(queues, s.branches.Queues())
 	maps.Copy(queues, s.events.Queues())
+	maps.Copy(queues, s.repohost.Queues())
 	s.jobs, err = river.NewClient(riverpgxv5.New(planes.Control), &river.Config{
 		Queues: queues, Workers: workers, ErrorHandler: jobErrors{s.branches.ErrorHandler(), s},
 		Logger: quietLogger(log), RescueStuckJobsAfter: 24 * time.Hour,
@@ -139,13 +146,14 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	s.branches.SetJobs(s.jobs)
 	s.users.SetJobs(s.jobs)
 	s.events.SetJobs(s.jobs)
+	s.repohost.SetJobs(s.jobs)
 	s.schemas = newSchemas(cfg, planes.Data, log)
 	s.tables = newTables(cfg, planes.Data, s.schemas, log)
 	planes.Data.Announce = s.announceHold
 
 	s.registry.MustRegister(branchCollector{s.branches, log}, poolCollector{planes})
 	api := &httpapi.API{
-		Branches: s.branches, Keys: s.keys, Tokens: s.tokens, Users: s.users, Events: s.events, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
+		Branches: s.branches, Repohost: s.repohost, Keys: s.keys, Tokens: s.tokens, Users: s.users, Events: s.events, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
 		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
 		OAuth: s.oauth, OAuthConfig: s.oauthConfig(), MCPPath: cfg.MCP.BasePath, Audit: audit.New(planes.Control),
@@ -184,6 +192,9 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	if err := s.events.Ensure(ctx); err != nil {
 		return err
 	}
+	if err := s.repohost.Ensure(ctx); err != nil {
+		return err
+	}
 	// Background work outlives the requests: it ends when they have ended.
 	background, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
@@ -191,6 +202,7 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	wg.Go(func() { s.notifications().Run(background) })
 	wg.Go(func() { s.branches.Maintain(background) })
 	wg.Go(func() { s.events.Maintain(background) })
+	wg.Go(func() { s.repohost.Maintain(background) })
 	wg.Go(func() { s.sweep(background) })
 	wg.Go(func() { s.ensureBranches(background) })
 	wg.Go(func() { _ = s.schemas.Run(background) }) // has no error

@@ -61,6 +61,10 @@ func TestOutputs(t *testing.T) {
 		{"webhooks_deliveries", "webhooks deliveries 0191d9a0-5f0e-7c5e-9a52-100000000800"},
 		{"webhooks_deliveries_failed", "webhooks deliveries --status failed --event branch.ready"},
 		{"webhooks_redeliver", "webhooks redeliver 0191d9a0-5f0e-7c5e-9a52-100000000810 -o yaml"},
+		{"repohost_list", "repohost list"},
+		{"repohost_delete", "repohost delete acme/shop --force"},
+		{"repohost_deliveries", "repohost deliveries acme/shop"},
+		{"repohost_deliveries_json", "repohost deliveries --status failed --limit 1 -o json"},
 		{"connect", "connect demo"},
 	} {
 		t.Run(test.golden, func(t *testing.T) {

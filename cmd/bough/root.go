@@ -49,7 +49,7 @@ func newRootCommand(c *cli) *cobra.Command {
 			root.AddCommand(cmd)
 		}
 	}
-	add("branches", newBranchCommand(c), newConnectCommand(c), newSQLCommand(c), newPsqlCommand(c), newWebhooksCommand(c))
+	add("branches", newBranchCommand(c), newRepohostCommand(c), newWebhooksCommand(c), newConnectCommand(c), newSQLCommand(c), newPsqlCommand(c))
 	add("data", newTablesCommand(c), newAPICommand(c))
 	add("access", newLoginCommand(c), newLogoutCommand(c), newProfileCommand(c), newKeysCommand(c), newUsersCommand(c), newOAuthCommand(c), newAuditCommand(c))
 	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand(), newPostgresCommand())

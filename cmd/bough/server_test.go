@@ -31,6 +31,7 @@ type fakeServer struct {
 	requests []string
 	headers  []http.Header
 	dsn      string
+	body     []byte // of the last request to set a repository
 }
 
 func newFakeServer(t *testing.T) *fakeServer {
@@ -73,6 +74,7 @@ func newFakeServer(t *testing.T) *fakeServer {
 	mux.HandleFunc("DELETE /api/v1/admin/users/{id}", noContent)
 	mux.HandleFunc("POST /api/v1/admin/signing-keys/rotate", s.rotateKeys)
 	s.serveWebhooks(mux)
+	s.serveRepohost(mux)
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		s.mu.Lock()
 		defer s.mu.Unlock()

@@ -401,6 +401,51 @@ func (e ReadinessStatus) Valid() bool {
 	}
 }
 
+// Defines values for RepohostDeliveryStatus.
+const (
+	RepohostDeliveryStatusAccepted RepohostDeliveryStatus = "accepted"
+	RepohostDeliveryStatusDone     RepohostDeliveryStatus = "done"
+	RepohostDeliveryStatusFailed   RepohostDeliveryStatus = "failed"
+	RepohostDeliveryStatusIgnored  RepohostDeliveryStatus = "ignored"
+)
+
+// Valid indicates whether the value is a known member of the RepohostDeliveryStatus enum.
+func (e RepohostDeliveryStatus) Valid() bool {
+	switch e {
+	case RepohostDeliveryStatusAccepted:
+		return true
+	case RepohostDeliveryStatusDone:
+		return true
+	case RepohostDeliveryStatusFailed:
+		return true
+	case RepohostDeliveryStatusIgnored:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RepohostProvider.
+const (
+	RepohostProviderGitea  RepohostProvider = "gitea"
+	RepohostProviderGithub RepohostProvider = "github"
+	RepohostProviderGitlab RepohostProvider = "gitlab"
+)
+
+// Valid indicates whether the value is a known member of the RepohostProvider enum.
+func (e RepohostProvider) Valid() bool {
+	switch e {
+	case RepohostProviderGitea:
+		return true
+	case RepohostProviderGithub:
+		return true
+	case RepohostProviderGitlab:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	ScopeExecuteFunctions Scope = "execute:functions"
@@ -869,7 +914,8 @@ type CreateBranchRequest struct {
 	// ParentBranchID The branch to copy; null or absent is main.
 	ParentBranchID *openapi_types.UUID `json:"parent_branch_id,omitempty"`
 
-	// RepohostPRNumber The pull request this branch belongs to; needs `repohost_repo`.
+	// RepohostPRNumber The pull request this branch belongs to; needs `repohost_repo`. Where that repository has a configuration,
+	// the pull request gets no other branch, and its merge deletes this one (`auto_delete_on_merge`).
 	RepohostPRNumber *int `json:"repohost_pr_number,omitempty"`
 
 	// RepohostPRURL The pull request's http or https URL.
@@ -1317,6 +1363,73 @@ type PoolStatsResponse struct {
 	Pools map[string]PoolStats `json:"pools"`
 }
 
+// PutRepohostConfigRequest defines model for PutRepohostConfigRequest.
+type PutRepohostConfigRequest struct {
+	// AllowForks Make branches for pull requests from forks, too; never with the rows of `full_clone` (default false).
+	AllowForks *bool `json:"allow_forks,omitempty"`
+
+	// APIToken A token of the repository host that may write commit statuses and comments. With it the state of the branch is
+	// reported at the pull request. It is stored encrypted and cannot be read again.
+	APIToken json.RawMessage `json:"api_token,omitempty"`
+
+	// APIURL Where the repository host's API is, to report to: `https://github.example.com/api/v3`,
+	// `https://gitea.example.com/api/v1`, `https://gitlab.example.com/api/v4`. With the provider `github` or
+	// `gitlab` and without it, github.com or gitlab.com.
+	APIURL json.RawMessage `json:"api_url,omitempty"`
+
+	// AutoCreateOnPR Make a branch when a pull request is opened (default true).
+	AutoCreateOnPR *bool `json:"auto_create_on_pr,omitempty"`
+
+	// AutoDeleteOnClose Delete the branch, after `close_grace`, when the pull request is closed without a merge (default true).
+	AutoDeleteOnClose *bool `json:"auto_delete_on_close,omitempty"`
+
+	// AutoDeleteOnMerge Delete the branches of a pull request when it is merged, those made by hand for it included (default true).
+	AutoDeleteOnMerge *bool `json:"auto_delete_on_merge,omitempty"`
+
+	// BaseBranches Make branches only for pull requests into these; `*` stands for any characters. Empty, the default, is all.
+	//
+	// Example: ["main","release/*"]
+	BaseBranches *[]string `json:"base_branches,omitempty"`
+
+	// CloseGrace How long the branch of a closed pull request is kept, in case it is reopened, such as `24h` (the default); `0` deletes at once.
+	//
+	// Example: 24h
+	CloseGrace *string `json:"close_grace,omitempty"`
+
+	// DefaultBranchType `preview`: for a while. `persistent`: to stay.
+	DefaultBranchType *BranchType `json:"default_branch_type,omitempty"`
+
+	// DefaultDataCloneMode `schema_only`: the parent's schema without rows. `full_clone`: schema and all rows. `seed_data`: the schema,
+	// then the server's seed files.
+	DefaultDataCloneMode *DataCloneMode `json:"default_data_clone_mode,omitempty"`
+
+	// ExpiresIn How long a branch lives after the last push, such as `30d` (the default); null is until the pull request is closed.
+	//
+	// Example: 30d
+	ExpiresIn json.RawMessage `json:"expires_in,omitempty"`
+
+	// IgnoreDrafts Make no branch while a pull request is a draft (default false).
+	IgnoreDrafts *bool `json:"ignore_drafts,omitempty"`
+
+	// MaxBranches Most branches of pull requests of the repository at a time (default 20).
+	MaxBranches *int32 `json:"max_branches,omitempty"`
+
+	// Provider The only kind of repository host whose deliveries are taken; null, the default, takes all.
+	Provider json.RawMessage `json:"provider,omitempty"`
+
+	// Repository `owner/repo`; a project in groups of GitLab has more parts.
+	//
+	// Example: acme/shop
+	Repository string `json:"repository"`
+
+	// ResetOnPush Reset the branch when the pull request is pushed to (default false).
+	ResetOnPush *bool `json:"reset_on_push,omitempty"`
+
+	// WebhookSecret The secret that the repository host signs with; `whsec_` and base64 for a signing token of GitLab. It is
+	// stored encrypted and cannot be read again.
+	WebhookSecret json.RawMessage `json:"webhook_secret,omitempty"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	// Checks What was looked at; `ok` or `failed`. The log says why.
@@ -1336,6 +1449,108 @@ type RedirectURL = string
 type RefreshRequest struct {
 	RefreshToken string `json:"refresh_token"`
 }
+
+// RepohostConfig defines model for RepohostConfig.
+type RepohostConfig struct {
+	AllowForks        bool     `json:"allow_forks"`
+	APIURL            *string  `json:"api_url"`
+	AutoCreateOnPR    bool     `json:"auto_create_on_pr"`
+	AutoDeleteOnClose bool     `json:"auto_delete_on_close"`
+	AutoDeleteOnMerge bool     `json:"auto_delete_on_merge"`
+	BaseBranches      []string `json:"base_branches"`
+
+	// CloseGrace Example: 24h
+	CloseGrace string    `json:"close_grace"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// DefaultBranchType `preview`: for a while. `persistent`: to stay.
+	DefaultBranchType BranchType `json:"default_branch_type"`
+
+	// DefaultDataCloneMode `schema_only`: the parent's schema without rows. `full_clone`: schema and all rows. `seed_data`: the schema,
+	// then the server's seed files.
+	DefaultDataCloneMode DataCloneMode `json:"default_data_clone_mode"`
+
+	// ExpiresIn Example: 30d
+	ExpiresIn   *string `json:"expires_in"`
+	HasAPIToken bool    `json:"has_api_token"`
+
+	// HasPreviousSecret The secret of before the last change is still accepted.
+	HasPreviousSecret bool               `json:"has_previous_secret"`
+	HasWebhookSecret  bool               `json:"has_webhook_secret"`
+	ID                openapi_types.UUID `json:"id"`
+	IgnoreDrafts      bool               `json:"ignore_drafts"`
+
+	// LastDeliveryAt When a delivery with a right signature came last.
+	LastDeliveryAt *time.Time `json:"last_delivery_at"`
+
+	// LastReportError Why the last report did not reach the repository host; null when it did.
+	LastReportError     *string    `json:"last_report_error"`
+	MaxBranches         int32      `json:"max_branches"`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until"`
+
+	// Provider One of `github`, `gitea`, `gitlab`; null takes the deliveries of all.
+	Provider    *string   `json:"provider"`
+	Repository  string    `json:"repository"`
+	ResetOnPush bool      `json:"reset_on_push"`
+	UpdatedAt   time.Time `json:"updated_at"`
+
+	// WebhookPath Where the repository host may send to, besides `/api/v1/webhooks/repohost`.
+	//
+	// Example: /api/v1/webhooks/repohost/0191d9a0-5f0e-7c5e-9a52-6f6f3a2b1c4d
+	WebhookPath string `json:"webhook_path"`
+}
+
+// RepohostConfigList defines model for RepohostConfigList.
+type RepohostConfigList struct {
+	Configs []RepohostConfig `json:"configs"`
+
+	// Total How many configurations there are.
+	Total int `json:"total"`
+}
+
+// RepohostDelivery defines model for RepohostDelivery.
+type RepohostDelivery struct {
+	// Action Example: opened
+	Action *string `json:"action"`
+
+	// Branch The slug of the pull request's branch.
+	Branch *string `json:"branch"`
+
+	// DeliveryID The repository host's id of it.
+	DeliveryID string `json:"delivery_id"`
+
+	// Event Example: pull_request
+	Event string             `json:"event"`
+	ID    openapi_types.UUID `json:"id"`
+
+	// Provider The kind of repository host. `gitea` is Forgejo, too.
+	Provider RepohostProvider `json:"provider"`
+
+	// Reason Why it was ignored or failed.
+	Reason           *string   `json:"reason"`
+	ReceivedAt       time.Time `json:"received_at"`
+	RepohostPRNumber *int32    `json:"repohost_pr_number"`
+	Repository       string    `json:"repository"`
+
+	// Status `accepted`: work is queued. `done`: the branches are in line with it. `failed`: they cannot be, `reason` says
+	// why. `ignored`: nothing was to be done.
+	Status RepohostDeliveryStatus `json:"status"`
+}
+
+// RepohostDeliveryList defines model for RepohostDeliveryList.
+type RepohostDeliveryList struct {
+	Deliveries []RepohostDelivery `json:"deliveries"`
+
+	// Total How many deliveries match, whatever the limit.
+	Total int `json:"total"`
+}
+
+// RepohostDeliveryStatus `accepted`: work is queued. `done`: the branches are in line with it. `failed`: they cannot be, `reason` says
+// why. `ignored`: nothing was to be done.
+type RepohostDeliveryStatus string
+
+// RepohostProvider The kind of repository host. `gitea` is Forgejo, too.
+type RepohostProvider string
 
 // ResetBranch defines model for ResetBranch.
 type ResetBranch struct {
@@ -1894,6 +2109,30 @@ type CreateBranchParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// ListRepohostConfigsParams defines parameters for ListRepohostConfigs.
+type ListRepohostConfigsParams struct {
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// ListRepohostDeliveriesParams defines parameters for ListRepohostDeliveries.
+type ListRepohostDeliveriesParams struct {
+	// Repository Only deliveries of this repository.
+	Repository *string `form:"repository,omitempty" json:"repository,omitempty"`
+
+	// Status Only deliveries in this status.
+	Status *RepohostDeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
 // DeleteBranchParams defines parameters for DeleteBranch.
 type DeleteBranchParams struct {
 	// Children What happens to branches made from this one: `orphan` hands them to this branch's parent, `cascade`
@@ -2033,6 +2272,9 @@ type ListTablesParams struct {
 // CreateBranchJSONRequestBody defines body for CreateBranch for application/json ContentType.
 type CreateBranchJSONRequestBody = CreateBranchRequest
 
+// PutRepohostConfigJSONRequestBody defines body for PutRepohostConfig for application/json ContentType.
+type PutRepohostConfigJSONRequestBody = PutRepohostConfigRequest
+
 // UpdateBranchJSONRequestBody defines body for UpdateBranch for application/json ContentType.
 type UpdateBranchJSONRequestBody = UpdateBranchRequest
 
@@ -2169,6 +2411,21 @@ type ServerInterface interface {
 	// CreateBranch Create a branch
 	// (POST /api/v1/admin/branches)
 	CreateBranch(c *gin.Context, params CreateBranchParams)
+	// ListRepohostConfigs List the configurations of repositories
+	// (GET /api/v1/admin/branches/repohost/configs)
+	ListRepohostConfigs(c *gin.Context, params ListRepohostConfigsParams)
+	// PutRepohostConfig Create or change the configuration of a repository
+	// (POST /api/v1/admin/branches/repohost/configs)
+	PutRepohostConfig(c *gin.Context)
+	// DeleteRepohostConfig Delete the configuration of a repository
+	// (DELETE /api/v1/admin/branches/repohost/configs/{repository})
+	DeleteRepohostConfig(c *gin.Context, repository string)
+	// GetRepohostConfig Get the configuration of a repository
+	// (GET /api/v1/admin/branches/repohost/configs/{repository})
+	GetRepohostConfig(c *gin.Context, repository string)
+	// ListRepohostDeliveries What the repository host sent, and what became of it
+	// (GET /api/v1/admin/branches/repohost/deliveries)
+	ListRepohostDeliveries(c *gin.Context, params ListRepohostDeliveriesParams)
 	// GetPoolStats Connection-pool statistics
 	// (GET /api/v1/admin/branches/stats/pools)
 	GetPoolStats(c *gin.Context)
@@ -2529,6 +2786,155 @@ func (siw *ServerInterfaceWrapper) CreateBranch(c *gin.Context) {
 	}
 
 	siw.Handler.CreateBranch(c, params)
+}
+
+// ListRepohostConfigs operation middleware
+func (siw *ServerInterfaceWrapper) ListRepohostConfigs(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRepohostConfigsParams
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", c.Request.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter offset: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListRepohostConfigs(c, params)
+}
+
+// PutRepohostConfig operation middleware
+func (siw *ServerInterfaceWrapper) PutRepohostConfig(c *gin.Context) {
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.PutRepohostConfig(c)
+}
+
+// DeleteRepohostConfig operation middleware
+func (siw *ServerInterfaceWrapper) DeleteRepohostConfig(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "repository" -------------
+	var repository string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "repository", c.Param("repository"), &repository, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter repository: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.DeleteRepohostConfig(c, repository)
+}
+
+// GetRepohostConfig operation middleware
+func (siw *ServerInterfaceWrapper) GetRepohostConfig(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "repository" -------------
+	var repository string
+
+	err = runtime.BindStyledParameterWithOptions("simple", "repository", c.Param("repository"), &repository, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter repository: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.GetRepohostConfig(c, repository)
+}
+
+// ListRepohostDeliveries operation middleware
+func (siw *ServerInterfaceWrapper) ListRepohostDeliveries(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// Parameter object where we will unmarshal all parameters from the context
+	var params ListRepohostDeliveriesParams
+
+	// ------------- Optional query parameter "repository" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "repository", c.Request.URL.Query(), &params.Repository, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter repository: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "status" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "status", c.Request.URL.Query(), &params.Status, runtime.BindQueryParameterOptions{Type: "string", Format: ""})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter status: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "limit" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "limit", c.Request.URL.Query(), &params.Limit, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter limit: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	// ------------- Optional query parameter "offset" -------------
+
+	err = runtime.BindQueryParameterWithOptions("form", true, false, "offset", c.Request.URL.Query(), &params.Offset, runtime.BindQueryParameterOptions{Type: "integer", Format: "int32"})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter offset: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.ListRepohostDeliveries(c, params)
 }
 
 // GetPoolStats operation middleware
@@ -3852,6 +4258,11 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.GET(options.BaseURL+"/api/v1/admin/branches/:id/access", wrapper.ListBranchAccess)
 	router.DELETE(options.BaseURL+"/api/v1/admin/branches/:id/access/:user_id", wrapper.RevokeBranchAccess)
 	router.PUT(options.BaseURL+"/api/v1/admin/branches/:id/access/:user_id", wrapper.GrantBranchAccess)
+	router.GET(options.BaseURL+"/api/v1/admin/branches/repohost/configs", wrapper.ListRepohostConfigs)
+	router.POST(options.BaseURL+"/api/v1/admin/branches/repohost/configs", wrapper.PutRepohostConfig)
+	router.DELETE(options.BaseURL+"/api/v1/admin/branches/repohost/configs/:repository", wrapper.DeleteRepohostConfig)
+	router.GET(options.BaseURL+"/api/v1/admin/branches/repohost/configs/:repository", wrapper.GetRepohostConfig)
+	router.GET(options.BaseURL+"/api/v1/admin/branches/repohost/deliveries", wrapper.ListRepohostDeliveries)
 	router.GET(options.BaseURL+"/api/v1/admin/keys", wrapper.ListKeys)
 	router.POST(options.BaseURL+"/api/v1/admin/keys", wrapper.CreateKey)
 	router.DELETE(options.BaseURL+"/api/v1/admin/keys/:key_id", wrapper.RevokeKey)
@@ -4370,6 +4781,557 @@ type CreateBranchdefaultJSONResponse struct {
 }
 
 func (response CreateBranchdefaultJSONResponse) VisitCreateBranchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostConfigsRequestObject struct {
+	Params ListRepohostConfigsParams
+}
+
+type ListRepohostConfigsResponseObject interface {
+	VisitListRepohostConfigsResponse(w http.ResponseWriter) error
+}
+
+type ListRepohostConfigs200JSONResponse RepohostConfigList
+
+func (response ListRepohostConfigs200JSONResponse) VisitListRepohostConfigsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostConfigs400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListRepohostConfigs400JSONResponse) VisitListRepohostConfigsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostConfigs401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListRepohostConfigs401JSONResponse) VisitListRepohostConfigsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostConfigs403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListRepohostConfigs403JSONResponse) VisitListRepohostConfigsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostConfigs503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListRepohostConfigs503JSONResponse) VisitListRepohostConfigsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostConfigsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListRepohostConfigsdefaultJSONResponse) VisitListRepohostConfigsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfigRequestObject struct {
+	Body *PutRepohostConfigJSONRequestBody
+}
+
+type PutRepohostConfigResponseObject interface {
+	VisitPutRepohostConfigResponse(w http.ResponseWriter) error
+}
+
+type PutRepohostConfig200JSONResponse RepohostConfig
+
+func (response PutRepohostConfig200JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig201JSONResponse RepohostConfig
+
+func (response PutRepohostConfig201JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(201)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response PutRepohostConfig400JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response PutRepohostConfig401JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response PutRepohostConfig403JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig413JSONResponse struct{ TooLargeJSONResponse }
+
+func (response PutRepohostConfig413JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(413)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig415JSONResponse struct {
+	UnsupportedMediaTypeJSONResponse
+}
+
+func (response PutRepohostConfig415JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response PutRepohostConfig503JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfigdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response PutRepohostConfigdefaultJSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRepohostConfigRequestObject struct {
+	Repository string `json:"repository"`
+}
+
+type DeleteRepohostConfigResponseObject interface {
+	VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error
+}
+
+type DeleteRepohostConfig204Response struct {
+}
+
+func (response DeleteRepohostConfig204Response) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+	w.WriteHeader(204)
+	return nil
+}
+
+type DeleteRepohostConfig400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response DeleteRepohostConfig400JSONResponse) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRepohostConfig401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response DeleteRepohostConfig401JSONResponse) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRepohostConfig403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response DeleteRepohostConfig403JSONResponse) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRepohostConfig404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response DeleteRepohostConfig404JSONResponse) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRepohostConfig503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response DeleteRepohostConfig503JSONResponse) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type DeleteRepohostConfigdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response DeleteRepohostConfigdefaultJSONResponse) VisitDeleteRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfigRequestObject struct {
+	Repository string `json:"repository"`
+}
+
+type GetRepohostConfigResponseObject interface {
+	VisitGetRepohostConfigResponse(w http.ResponseWriter) error
+}
+
+type GetRepohostConfig200JSONResponse RepohostConfig
+
+func (response GetRepohostConfig200JSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfig400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response GetRepohostConfig400JSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfig401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response GetRepohostConfig401JSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfig403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response GetRepohostConfig403JSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfig404JSONResponse struct{ NotFoundJSONResponse }
+
+func (response GetRepohostConfig404JSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfig503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response GetRepohostConfig503JSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type GetRepohostConfigdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response GetRepohostConfigdefaultJSONResponse) VisitGetRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostDeliveriesRequestObject struct {
+	Params ListRepohostDeliveriesParams
+}
+
+type ListRepohostDeliveriesResponseObject interface {
+	VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error
+}
+
+type ListRepohostDeliveries200JSONResponse RepohostDeliveryList
+
+func (response ListRepohostDeliveries200JSONResponse) VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostDeliveries400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response ListRepohostDeliveries400JSONResponse) VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostDeliveries401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response ListRepohostDeliveries401JSONResponse) VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostDeliveries403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response ListRepohostDeliveries403JSONResponse) VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostDeliveries503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response ListRepohostDeliveries503JSONResponse) VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type ListRepohostDeliveriesdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response ListRepohostDeliveriesdefaultJSONResponse) VisitListRepohostDeliveriesResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -10139,6 +11101,21 @@ type StrictServerInterface interface {
 	// CreateBranch Create a branch
 	// (POST /api/v1/admin/branches)
 	CreateBranch(ctx context.Context, request CreateBranchRequestObject) (CreateBranchResponseObject, error)
+	// ListRepohostConfigs List the configurations of repositories
+	// (GET /api/v1/admin/branches/repohost/configs)
+	ListRepohostConfigs(ctx context.Context, request ListRepohostConfigsRequestObject) (ListRepohostConfigsResponseObject, error)
+	// PutRepohostConfig Create or change the configuration of a repository
+	// (POST /api/v1/admin/branches/repohost/configs)
+	PutRepohostConfig(ctx context.Context, request PutRepohostConfigRequestObject) (PutRepohostConfigResponseObject, error)
+	// DeleteRepohostConfig Delete the configuration of a repository
+	// (DELETE /api/v1/admin/branches/repohost/configs/{repository})
+	DeleteRepohostConfig(ctx context.Context, request DeleteRepohostConfigRequestObject) (DeleteRepohostConfigResponseObject, error)
+	// GetRepohostConfig Get the configuration of a repository
+	// (GET /api/v1/admin/branches/repohost/configs/{repository})
+	GetRepohostConfig(ctx context.Context, request GetRepohostConfigRequestObject) (GetRepohostConfigResponseObject, error)
+	// ListRepohostDeliveries What the repository host sent, and what became of it
+	// (GET /api/v1/admin/branches/repohost/deliveries)
+	ListRepohostDeliveries(ctx context.Context, request ListRepohostDeliveriesRequestObject) (ListRepohostDeliveriesResponseObject, error)
 	// GetPoolStats Connection-pool statistics
 	// (GET /api/v1/admin/branches/stats/pools)
 	GetPoolStats(ctx context.Context, request GetPoolStatsRequestObject) (GetPoolStatsResponseObject, error)
@@ -10464,6 +11441,152 @@ func (sh *strictHandler) CreateBranch(ctx *gin.Context, params CreateBranchParam
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(CreateBranchResponseObject); ok {
 		if err := validResponse.VisitCreateBranchResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRepohostConfigs operation middleware
+func (sh *strictHandler) ListRepohostConfigs(ctx *gin.Context, params ListRepohostConfigsParams) {
+	var request ListRepohostConfigsRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRepohostConfigs(ctx, request.(ListRepohostConfigsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRepohostConfigs")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListRepohostConfigsResponseObject); ok {
+		if err := validResponse.VisitListRepohostConfigsResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// PutRepohostConfig operation middleware
+func (sh *strictHandler) PutRepohostConfig(ctx *gin.Context) {
+	var request PutRepohostConfigRequestObject
+
+	var body PutRepohostConfigJSONRequestBody
+	var err error
+	// A request validator built on kin-openapi's openapi3filter with
+	// KeepValidatedValue leaves the value it validated on the body. Bind
+	// that value, matching member names exactly, so the handler receives
+	// what was validated instead of a second, case-insensitive decode.
+	if vb, ok := ctx.Request.Body.(interface{ ValidatedValue() any }); !ok || runtime.BindJSONValue(vb.ValidatedValue(), &body) != nil {
+		err = ctx.ShouldBindJSON(&body)
+	} else if binding.Validator != nil {
+		// ShouldBindJSON runs the struct validator after decoding; keep that.
+		err = binding.Validator.ValidateStruct(&body)
+	}
+	if err != nil {
+		sh.options.RequestErrorHandlerFunc(ctx, err)
+		return
+	}
+	request.Body = &body
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.PutRepohostConfig(ctx, request.(PutRepohostConfigRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "PutRepohostConfig")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(PutRepohostConfigResponseObject); ok {
+		if err := validResponse.VisitPutRepohostConfigResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// DeleteRepohostConfig operation middleware
+func (sh *strictHandler) DeleteRepohostConfig(ctx *gin.Context, repository string) {
+	var request DeleteRepohostConfigRequestObject
+
+	request.Repository = repository
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.DeleteRepohostConfig(ctx, request.(DeleteRepohostConfigRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "DeleteRepohostConfig")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(DeleteRepohostConfigResponseObject); ok {
+		if err := validResponse.VisitDeleteRepohostConfigResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// GetRepohostConfig operation middleware
+func (sh *strictHandler) GetRepohostConfig(ctx *gin.Context, repository string) {
+	var request GetRepohostConfigRequestObject
+
+	request.Repository = repository
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.GetRepohostConfig(ctx, request.(GetRepohostConfigRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "GetRepohostConfig")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(GetRepohostConfigResponseObject); ok {
+		if err := validResponse.VisitGetRepohostConfigResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// ListRepohostDeliveries operation middleware
+func (sh *strictHandler) ListRepohostDeliveries(ctx *gin.Context, params ListRepohostDeliveriesParams) {
+	var request ListRepohostDeliveriesRequestObject
+
+	request.Params = params
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.ListRepohostDeliveries(ctx, request.(ListRepohostDeliveriesRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "ListRepohostDeliveries")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(ListRepohostDeliveriesResponseObject); ok {
+		if err := validResponse.VisitListRepohostDeliveriesResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

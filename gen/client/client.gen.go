@@ -486,6 +486,51 @@ func (e ReadinessStatus) Valid() bool {
 	}
 }
 
+// Defines values for RepohostDeliveryStatus.
+const (
+	RepohostDeliveryStatusAccepted RepohostDeliveryStatus = "accepted"
+	RepohostDeliveryStatusDone     RepohostDeliveryStatus = "done"
+	RepohostDeliveryStatusFailed   RepohostDeliveryStatus = "failed"
+	RepohostDeliveryStatusIgnored  RepohostDeliveryStatus = "ignored"
+)
+
+// Valid indicates whether the value is a known member of the RepohostDeliveryStatus enum.
+func (e RepohostDeliveryStatus) Valid() bool {
+	switch e {
+	case RepohostDeliveryStatusAccepted:
+		return true
+	case RepohostDeliveryStatusDone:
+		return true
+	case RepohostDeliveryStatusFailed:
+		return true
+	case RepohostDeliveryStatusIgnored:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for RepohostProvider.
+const (
+	RepohostProviderGitea  RepohostProvider = "gitea"
+	RepohostProviderGithub RepohostProvider = "github"
+	RepohostProviderGitlab RepohostProvider = "gitlab"
+)
+
+// Valid indicates whether the value is a known member of the RepohostProvider enum.
+func (e RepohostProvider) Valid() bool {
+	switch e {
+	case RepohostProviderGitea:
+		return true
+	case RepohostProviderGithub:
+		return true
+	case RepohostProviderGitlab:
+		return true
+	default:
+		return false
+	}
+}
+
 // Defines values for Scope.
 const (
 	ScopeExecuteFunctions Scope = "execute:functions"
@@ -651,6 +696,30 @@ func (e UserRole) Valid() bool {
 	case UserRoleAdmin:
 		return true
 	case UserRoleAuthenticated:
+		return true
+	default:
+		return false
+	}
+}
+
+// Defines values for WebhookAnswerStatus.
+const (
+	WebhookAnswerStatusAccepted  WebhookAnswerStatus = "accepted"
+	WebhookAnswerStatusDuplicate WebhookAnswerStatus = "duplicate"
+	WebhookAnswerStatusIgnored   WebhookAnswerStatus = "ignored"
+	WebhookAnswerStatusPong      WebhookAnswerStatus = "pong"
+)
+
+// Valid indicates whether the value is a known member of the WebhookAnswerStatus enum.
+func (e WebhookAnswerStatus) Valid() bool {
+	switch e {
+	case WebhookAnswerStatusAccepted:
+		return true
+	case WebhookAnswerStatusDuplicate:
+		return true
+	case WebhookAnswerStatusIgnored:
+		return true
+	case WebhookAnswerStatusPong:
 		return true
 	default:
 		return false
@@ -1108,7 +1177,8 @@ type CreateBranchRequest struct {
 	// ParentBranchID The branch to copy; null or absent is main.
 	ParentBranchID *openapi_types.UUID `json:"parent_branch_id,omitempty"`
 
-	// RepohostPRNumber The pull request this branch belongs to; needs `repohost_repo`.
+	// RepohostPRNumber The pull request this branch belongs to; needs `repohost_repo`. Where that repository has a configuration,
+	// the pull request gets no other branch, and its merge deletes this one (`auto_delete_on_merge`).
 	RepohostPRNumber *int `json:"repohost_pr_number,omitempty"`
 
 	// RepohostPRURL The pull request's http or https URL.
@@ -1658,6 +1728,73 @@ type ProtectedResource struct {
 	ScopesSupported []string `json:"scopes_supported"`
 }
 
+// PutRepohostConfigRequest defines model for PutRepohostConfigRequest.
+type PutRepohostConfigRequest struct {
+	// AllowForks Make branches for pull requests from forks, too; never with the rows of `full_clone` (default false).
+	AllowForks *bool `json:"allow_forks,omitempty"`
+
+	// APIToken A token of the repository host that may write commit statuses and comments. With it the state of the branch is
+	// reported at the pull request. It is stored encrypted and cannot be read again.
+	APIToken json.RawMessage `json:"api_token,omitempty"`
+
+	// APIURL Where the repository host's API is, to report to: `https://github.example.com/api/v3`,
+	// `https://gitea.example.com/api/v1`, `https://gitlab.example.com/api/v4`. With the provider `github` or
+	// `gitlab` and without it, github.com or gitlab.com.
+	APIURL json.RawMessage `json:"api_url,omitempty"`
+
+	// AutoCreateOnPR Make a branch when a pull request is opened (default true).
+	AutoCreateOnPR *bool `json:"auto_create_on_pr,omitempty"`
+
+	// AutoDeleteOnClose Delete the branch, after `close_grace`, when the pull request is closed without a merge (default true).
+	AutoDeleteOnClose *bool `json:"auto_delete_on_close,omitempty"`
+
+	// AutoDeleteOnMerge Delete the branches of a pull request when it is merged, those made by hand for it included (default true).
+	AutoDeleteOnMerge *bool `json:"auto_delete_on_merge,omitempty"`
+
+	// BaseBranches Make branches only for pull requests into these; `*` stands for any characters. Empty, the default, is all.
+	//
+	// Example: ["main","release/*"]
+	BaseBranches *[]string `json:"base_branches,omitempty"`
+
+	// CloseGrace How long the branch of a closed pull request is kept, in case it is reopened, such as `24h` (the default); `0` deletes at once.
+	//
+	// Example: 24h
+	CloseGrace *string `json:"close_grace,omitempty"`
+
+	// DefaultBranchType `preview`: for a while. `persistent`: to stay.
+	DefaultBranchType *BranchType `json:"default_branch_type,omitempty"`
+
+	// DefaultDataCloneMode `schema_only`: the parent's schema without rows. `full_clone`: schema and all rows. `seed_data`: the schema,
+	// then the server's seed files.
+	DefaultDataCloneMode *DataCloneMode `json:"default_data_clone_mode,omitempty"`
+
+	// ExpiresIn How long a branch lives after the last push, such as `30d` (the default); null is until the pull request is closed.
+	//
+	// Example: 30d
+	ExpiresIn json.RawMessage `json:"expires_in,omitempty"`
+
+	// IgnoreDrafts Make no branch while a pull request is a draft (default false).
+	IgnoreDrafts *bool `json:"ignore_drafts,omitempty"`
+
+	// MaxBranches Most branches of pull requests of the repository at a time (default 20).
+	MaxBranches *int32 `json:"max_branches,omitempty"`
+
+	// Provider The only kind of repository host whose deliveries are taken; null, the default, takes all.
+	Provider json.RawMessage `json:"provider,omitempty"`
+
+	// Repository `owner/repo`; a project in groups of GitLab has more parts.
+	//
+	// Example: acme/shop
+	Repository string `json:"repository"`
+
+	// ResetOnPush Reset the branch when the pull request is pushed to (default false).
+	ResetOnPush *bool `json:"reset_on_push,omitempty"`
+
+	// WebhookSecret The secret that the repository host signs with; `whsec_` and base64 for a signing token of GitLab. It is
+	// stored encrypted and cannot be read again.
+	WebhookSecret json.RawMessage `json:"webhook_secret,omitempty"`
+}
+
 // Readiness defines model for Readiness.
 type Readiness struct {
 	// Checks What was looked at; `ok` or `failed`. The log says why.
@@ -1702,6 +1839,108 @@ type RegisteredClient struct {
 	SoftwareVersion         *string  `json:"software_version,omitempty"`
 	TokenEndpointAuthMethod string   `json:"token_endpoint_auth_method"`
 }
+
+// RepohostConfig defines model for RepohostConfig.
+type RepohostConfig struct {
+	AllowForks        bool     `json:"allow_forks"`
+	APIURL            *string  `json:"api_url"`
+	AutoCreateOnPR    bool     `json:"auto_create_on_pr"`
+	AutoDeleteOnClose bool     `json:"auto_delete_on_close"`
+	AutoDeleteOnMerge bool     `json:"auto_delete_on_merge"`
+	BaseBranches      []string `json:"base_branches"`
+
+	// CloseGrace Example: 24h
+	CloseGrace string    `json:"close_grace"`
+	CreatedAt  time.Time `json:"created_at"`
+
+	// DefaultBranchType `preview`: for a while. `persistent`: to stay.
+	DefaultBranchType BranchType `json:"default_branch_type"`
+
+	// DefaultDataCloneMode `schema_only`: the parent's schema without rows. `full_clone`: schema and all rows. `seed_data`: the schema,
+	// then the server's seed files.
+	DefaultDataCloneMode DataCloneMode `json:"default_data_clone_mode"`
+
+	// ExpiresIn Example: 30d
+	ExpiresIn   *string `json:"expires_in"`
+	HasAPIToken bool    `json:"has_api_token"`
+
+	// HasPreviousSecret The secret of before the last change is still accepted.
+	HasPreviousSecret bool               `json:"has_previous_secret"`
+	HasWebhookSecret  bool               `json:"has_webhook_secret"`
+	ID                openapi_types.UUID `json:"id"`
+	IgnoreDrafts      bool               `json:"ignore_drafts"`
+
+	// LastDeliveryAt When a delivery with a right signature came last.
+	LastDeliveryAt *time.Time `json:"last_delivery_at"`
+
+	// LastReportError Why the last report did not reach the repository host; null when it did.
+	LastReportError     *string    `json:"last_report_error"`
+	MaxBranches         int32      `json:"max_branches"`
+	PreviousSecretUntil *time.Time `json:"previous_secret_until"`
+
+	// Provider One of `github`, `gitea`, `gitlab`; null takes the deliveries of all.
+	Provider    *string   `json:"provider"`
+	Repository  string    `json:"repository"`
+	ResetOnPush bool      `json:"reset_on_push"`
+	UpdatedAt   time.Time `json:"updated_at"`
+
+	// WebhookPath Where the repository host may send to, besides `/api/v1/webhooks/repohost`.
+	//
+	// Example: /api/v1/webhooks/repohost/0191d9a0-5f0e-7c5e-9a52-6f6f3a2b1c4d
+	WebhookPath string `json:"webhook_path"`
+}
+
+// RepohostConfigList defines model for RepohostConfigList.
+type RepohostConfigList struct {
+	Configs []RepohostConfig `json:"configs"`
+
+	// Total How many configurations there are.
+	Total int `json:"total"`
+}
+
+// RepohostDelivery defines model for RepohostDelivery.
+type RepohostDelivery struct {
+	// Action Example: opened
+	Action *string `json:"action"`
+
+	// Branch The slug of the pull request's branch.
+	Branch *string `json:"branch"`
+
+	// DeliveryID The repository host's id of it.
+	DeliveryID string `json:"delivery_id"`
+
+	// Event Example: pull_request
+	Event string             `json:"event"`
+	ID    openapi_types.UUID `json:"id"`
+
+	// Provider The kind of repository host. `gitea` is Forgejo, too.
+	Provider RepohostProvider `json:"provider"`
+
+	// Reason Why it was ignored or failed.
+	Reason           *string   `json:"reason"`
+	ReceivedAt       time.Time `json:"received_at"`
+	RepohostPRNumber *int32    `json:"repohost_pr_number"`
+	Repository       string    `json:"repository"`
+
+	// Status `accepted`: work is queued. `done`: the branches are in line with it. `failed`: they cannot be, `reason` says
+	// why. `ignored`: nothing was to be done.
+	Status RepohostDeliveryStatus `json:"status"`
+}
+
+// RepohostDeliveryList defines model for RepohostDeliveryList.
+type RepohostDeliveryList struct {
+	Deliveries []RepohostDelivery `json:"deliveries"`
+
+	// Total How many deliveries match, whatever the limit.
+	Total int `json:"total"`
+}
+
+// RepohostDeliveryStatus `accepted`: work is queued. `done`: the branches are in line with it. `failed`: they cannot be, `reason` says
+// why. `ignored`: nothing was to be done.
+type RepohostDeliveryStatus string
+
+// RepohostProvider The kind of repository host. `gitea` is Forgejo, too.
+type RepohostProvider string
 
 // ResetBranch defines model for ResetBranch.
 type ResetBranch struct {
@@ -2121,6 +2360,31 @@ type Webhook struct {
 	UpdatedAt     time.Time          `json:"updated_at"`
 	URL           string             `json:"url"`
 }
+
+// WebhookAnswer defines model for WebhookAnswer.
+type WebhookAnswer struct {
+	Action *string `json:"action,omitempty"`
+
+	// DeliveryID The id of the record of the delivery.
+	DeliveryID openapi_types.UUID `json:"delivery_id"`
+	Event      string             `json:"event"`
+
+	// FirstStatus `accepted`: work is queued. `done`: the branches are in line with it. `failed`: they cannot be, `reason` says
+	// why. `ignored`: nothing was to be done.
+	FirstStatus *RepohostDeliveryStatus `json:"first_status,omitempty"`
+
+	// Reason Why nothing is to be done.
+	Reason           *string `json:"reason,omitempty"`
+	RepohostPRNumber *int32  `json:"repohost_pr_number,omitempty"`
+
+	// Status `accepted`: work is queued. `ignored`: nothing is to be done. `pong`: the answer to a ping. `duplicate`: it
+	// came before, and the rest is about the first time.
+	Status WebhookAnswerStatus `json:"status"`
+}
+
+// WebhookAnswerStatus `accepted`: work is queued. `ignored`: nothing is to be done. `pong`: the answer to a ping. `duplicate`: it
+// came before, and the rest is about the first time.
+type WebhookAnswerStatus string
 
 // WebhookList defines model for WebhookList.
 type WebhookList struct {
@@ -2568,6 +2832,30 @@ type CreateBranchParams struct {
 	IdempotencyKey *string `json:"Idempotency-Key,omitempty"`
 }
 
+// ListRepohostConfigsParams defines parameters for ListRepohostConfigs.
+type ListRepohostConfigsParams struct {
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
+// ListRepohostDeliveriesParams defines parameters for ListRepohostDeliveries.
+type ListRepohostDeliveriesParams struct {
+	// Repository Only deliveries of this repository.
+	Repository *string `form:"repository,omitempty" json:"repository,omitempty"`
+
+	// Status Only deliveries in this status.
+	Status *RepohostDeliveryStatus `form:"status,omitempty" json:"status,omitempty"`
+
+	// Limit How many entries to return at most.
+	Limit *Limit `form:"limit,omitempty" json:"limit,omitempty"`
+
+	// Offset How many entries to pass over.
+	Offset *Offset `form:"offset,omitempty" json:"offset,omitempty"`
+}
+
 // DeleteBranchParams defines parameters for DeleteBranch.
 type DeleteBranchParams struct {
 	// Children What happens to branches made from this one: `orphan` hands them to this branch's parent, `cascade`
@@ -2957,6 +3245,20 @@ type ReplaceRecordParams struct {
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
 
+// ReceiveRepohostWebhookJSONBody defines parameters for ReceiveRepohostWebhook.
+type ReceiveRepohostWebhookJSONBody map[string]interface{}
+
+// ReceiveRepohostWebhookFormdataBody defines parameters for ReceiveRepohostWebhook.
+type ReceiveRepohostWebhookFormdataBody struct {
+}
+
+// ReceiveRepohostWebhookForJSONBody defines parameters for ReceiveRepohostWebhookFor.
+type ReceiveRepohostWebhookForJSONBody map[string]interface{}
+
+// ReceiveRepohostWebhookForFormdataBody defines parameters for ReceiveRepohostWebhookFor.
+type ReceiveRepohostWebhookForFormdataBody struct {
+}
+
 // EndMCPSessionParams defines parameters for EndMCPSession.
 type EndMCPSessionParams struct {
 	// MCPSessionID The session.
@@ -3195,6 +3497,9 @@ type RestUpsertParams struct {
 // CreateBranchJSONRequestBody defines body for CreateBranch for application/json ContentType.
 type CreateBranchJSONRequestBody = CreateBranchRequest
 
+// PutRepohostConfigJSONRequestBody defines body for PutRepohostConfig for application/json ContentType.
+type PutRepohostConfigJSONRequestBody = PutRepohostConfigRequest
+
 // UpdateBranchJSONRequestBody defines body for UpdateBranch for application/json ContentType.
 type UpdateBranchJSONRequestBody = UpdateBranchRequest
 
@@ -3287,6 +3592,18 @@ type UpdateRecordApplicationMergePatchPlusJSONRequestBody = Record
 
 // ReplaceRecordJSONRequestBody defines body for ReplaceRecord for application/json ContentType.
 type ReplaceRecordJSONRequestBody = Record
+
+// ReceiveRepohostWebhookJSONRequestBody defines body for ReceiveRepohostWebhook for application/json ContentType.
+type ReceiveRepohostWebhookJSONRequestBody ReceiveRepohostWebhookJSONBody
+
+// ReceiveRepohostWebhookFormdataRequestBody defines body for ReceiveRepohostWebhook for application/x-www-form-urlencoded ContentType.
+type ReceiveRepohostWebhookFormdataRequestBody ReceiveRepohostWebhookFormdataBody
+
+// ReceiveRepohostWebhookForJSONRequestBody defines body for ReceiveRepohostWebhookFor for application/json ContentType.
+type ReceiveRepohostWebhookForJSONRequestBody ReceiveRepohostWebhookForJSONBody
+
+// ReceiveRepohostWebhookForFormdataRequestBody defines body for ReceiveRepohostWebhookFor for application/x-www-form-urlencoded ContentType.
+type ReceiveRepohostWebhookForFormdataRequestBody ReceiveRepohostWebhookForFormdataBody
 
 // CallMCPJSONRequestBody defines body for CallMCP for application/json ContentType.
 type CallMCPJSONRequestBody = JSONRPC
@@ -3869,6 +4186,64 @@ type ClientInterface interface {
 	//
 	// Corresponds with POST /api/v1/admin/branches (the `CreateBranch` operationId).
 	CreateBranch(ctx context.Context, params *CreateBranchParams, body CreateBranchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRepohostConfigs List the configurations of repositories
+	//
+	// For administrators and service keys. Secrets are never in an answer.
+	//
+	// Corresponds with GET /api/v1/admin/branches/repohost/configs (the `ListRepohostConfigs` operationId).
+	ListRepohostConfigs(ctx context.Context, params *ListRepohostConfigsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutRepohostConfigWithBody Create or change the configuration of a repository
+	//
+	// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+	// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+	//
+	// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+	// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+	// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+	PutRepohostConfigWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// PutRepohostConfig Create or change the configuration of a repository
+	//
+	// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+	// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+	//
+	// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+	// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+	// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+	PutRepohostConfig(ctx context.Context, body PutRepohostConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// DeleteRepohostConfig Delete the configuration of a repository
+	//
+	// For administrators and service keys. Deliveries are refused from now on, and the record of former ones goes.
+	// Branches stay as they are.
+	//
+	// Corresponds with DELETE /api/v1/admin/branches/repohost/configs/{repository} (the `DeleteRepohostConfig` operationId).
+	DeleteRepohostConfig(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// GetRepohostConfig Get the configuration of a repository
+	//
+	// For administrators and service keys. Secrets are never in an answer.
+	//
+	// Corresponds with GET /api/v1/admin/branches/repohost/configs/{repository} (the `GetRepohostConfig` operationId).
+	GetRepohostConfig(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ListRepohostDeliveries What the repository host sent, and what became of it
+	//
+	// For administrators and service keys. Deliveries whose signature was right, of the last 30 days; the log tells
+	// of refused ones. Their bodies are not kept.
+	//
+	// Corresponds with GET /api/v1/admin/branches/repohost/deliveries (the `ListRepohostDeliveries` operationId).
+	ListRepohostDeliveries(ctx context.Context, params *ListRepohostDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// GetPoolStats Connection-pool statistics
 	//
@@ -4729,6 +5104,114 @@ type ClientInterface interface {
 	// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
 	ReplaceRecord(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// ReceiveRepohostWebhookWithBody Take a delivery of a repository host
+	//
+	// The configuration is found by the repository that the payload names.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+	ReceiveRepohostWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceiveRepohostWebhook Take a delivery of a repository host
+	//
+	// The configuration is found by the repository that the payload names.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+	ReceiveRepohostWebhook(ctx context.Context, body ReceiveRepohostWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceiveRepohostWebhookWithFormdataBody Take a delivery of a repository host
+	//
+	// The configuration is found by the repository that the payload names.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+	ReceiveRepohostWebhookWithFormdataBody(ctx context.Context, body ReceiveRepohostWebhookFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceiveRepohostWebhookForWithBody Take a delivery for one configuration
+	//
+	// The signature is checked before anything of the payload is read.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes any type of body and a specified content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+	ReceiveRepohostWebhookForWithBody(ctx context.Context, configID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceiveRepohostWebhookFor Take a delivery for one configuration
+	//
+	// The signature is checked before anything of the payload is read.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/json` content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+	ReceiveRepohostWebhookFor(ctx context.Context, configID string, body ReceiveRepohostWebhookForJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// ReceiveRepohostWebhookForWithFormdataBody Take a delivery for one configuration
+	//
+	// The signature is checked before anything of the payload is read.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type.
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+	ReceiveRepohostWebhookForWithFormdataBody(ctx context.Context, configID string, body ReceiveRepohostWebhookForFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// GetDocs A page that shows the description
 	//
 	// Works without any other server; what it loads is under `/docs/`.
@@ -5119,6 +5602,124 @@ func (c *Client) CreateBranchWithBody(ctx context.Context, params *CreateBranchP
 // Corresponds with POST /api/v1/admin/branches (the `CreateBranch` operationId).
 func (c *Client) CreateBranch(ctx context.Context, params *CreateBranchParams, body CreateBranchJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewCreateBranchRequest(c.Server, params, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRepohostConfigs List the configurations of repositories
+//
+// For administrators and service keys. Secrets are never in an answer.
+//
+// Corresponds with GET /api/v1/admin/branches/repohost/configs (the `ListRepohostConfigs` operationId).
+func (c *Client) ListRepohostConfigs(ctx context.Context, params *ListRepohostConfigsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRepohostConfigsRequest(c.Server, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutRepohostConfigWithBody Create or change the configuration of a repository
+//
+// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+//
+// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+func (c *Client) PutRepohostConfigWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutRepohostConfigRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// PutRepohostConfig Create or change the configuration of a repository
+//
+// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+//
+// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+func (c *Client) PutRepohostConfig(ctx context.Context, body PutRepohostConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewPutRepohostConfigRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// DeleteRepohostConfig Delete the configuration of a repository
+//
+// For administrators and service keys. Deliveries are refused from now on, and the record of former ones goes.
+// Branches stay as they are.
+//
+// Corresponds with DELETE /api/v1/admin/branches/repohost/configs/{repository} (the `DeleteRepohostConfig` operationId).
+func (c *Client) DeleteRepohostConfig(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewDeleteRepohostConfigRequest(c.Server, repository)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// GetRepohostConfig Get the configuration of a repository
+//
+// For administrators and service keys. Secrets are never in an answer.
+//
+// Corresponds with GET /api/v1/admin/branches/repohost/configs/{repository} (the `GetRepohostConfig` operationId).
+func (c *Client) GetRepohostConfig(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewGetRepohostConfigRequest(c.Server, repository)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ListRepohostDeliveries What the repository host sent, and what became of it
+//
+// For administrators and service keys. Deliveries whose signature was right, of the last 30 days; the log tells
+// of refused ones. Their bodies are not kept.
+//
+// Corresponds with GET /api/v1/admin/branches/repohost/deliveries (the `ListRepohostDeliveries` operationId).
+func (c *Client) ListRepohostDeliveries(ctx context.Context, params *ListRepohostDeliveriesParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewListRepohostDeliveriesRequest(c.Server, params)
 	if err != nil {
 		return nil, err
 	}
@@ -6898,6 +7499,174 @@ func (c *Client) ReplaceRecord(ctx context.Context, table Table, id RecordKey, p
 	return c.Client.Do(req)
 }
 
+// ReceiveRepohostWebhookWithBody Take a delivery of a repository host
+//
+// The configuration is found by the repository that the payload names.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+func (c *Client) ReceiveRepohostWebhookWithBody(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveRepohostWebhookRequestWithBody(c.Server, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceiveRepohostWebhook Take a delivery of a repository host
+//
+// The configuration is found by the repository that the payload names.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+func (c *Client) ReceiveRepohostWebhook(ctx context.Context, body ReceiveRepohostWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveRepohostWebhookRequest(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceiveRepohostWebhookWithFormdataBody Take a delivery of a repository host
+//
+// The configuration is found by the repository that the payload names.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+func (c *Client) ReceiveRepohostWebhookWithFormdataBody(ctx context.Context, body ReceiveRepohostWebhookFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveRepohostWebhookRequestWithFormdataBody(c.Server, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceiveRepohostWebhookForWithBody Take a delivery for one configuration
+//
+// The signature is checked before anything of the payload is read.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes any type of body and a specified content type.
+//
+// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+func (c *Client) ReceiveRepohostWebhookForWithBody(ctx context.Context, configID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveRepohostWebhookForRequestWithBody(c.Server, configID, contentType, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceiveRepohostWebhookFor Take a delivery for one configuration
+//
+// The signature is checked before anything of the payload is read.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/json` content type.
+//
+// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+func (c *Client) ReceiveRepohostWebhookFor(ctx context.Context, configID string, body ReceiveRepohostWebhookForJSONRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveRepohostWebhookForRequest(c.Server, configID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// ReceiveRepohostWebhookForWithFormdataBody Take a delivery for one configuration
+//
+// The signature is checked before anything of the payload is read.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type.
+//
+// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+func (c *Client) ReceiveRepohostWebhookForWithFormdataBody(ctx context.Context, configID string, body ReceiveRepohostWebhookForFormdataRequestBody, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewReceiveRepohostWebhookForRequestWithFormdataBody(c.Server, configID, body)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // GetDocs A page that shows the description
 //
 // Works without any other server; what it loads is under `/docs/`.
@@ -7856,6 +8625,270 @@ func NewCreateBranchRequestWithBody(server string, params *CreateBranchParams, c
 			req.Header.Set("Idempotency-Key", headerParam1)
 		}
 
+	}
+
+	return req, nil
+}
+
+// NewListRepohostConfigsRequest constructs an http.Request for the ListRepohostConfigs method
+func NewListRepohostConfigsRequest(server string, params *ListRepohostConfigsParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/branches/repohost/configs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewPutRepohostConfigRequest calls the generic PutRepohostConfig builder with application/json body
+func NewPutRepohostConfigRequest(server string, body PutRepohostConfigJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewPutRepohostConfigRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewPutRepohostConfigRequestWithBody constructs an http.Request for the PutRepohostConfig method, with any body, and a specified content type
+func NewPutRepohostConfigRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/branches/repohost/configs")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewDeleteRepohostConfigRequest constructs an http.Request for the DeleteRepohostConfig method
+func NewDeleteRepohostConfigRequest(server string, repository string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "repository", repository, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/branches/repohost/configs/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodDelete, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewGetRepohostConfigRequest constructs an http.Request for the GetRepohostConfig method
+func NewGetRepohostConfigRequest(server string, repository string) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "repository", repository, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/branches/repohost/configs/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewListRepohostDeliveriesRequest constructs an http.Request for the ListRepohostDeliveries method
+func NewListRepohostDeliveriesRequest(server string, params *ListRepohostDeliveriesParams) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/branches/repohost/deliveries")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+		// queryValues collects non-styled parameters (passthrough, JSON)
+		// that are safe to round-trip through url.Values.Encode().
+		queryValues := queryURL.Query()
+		// rawQueryFragments collects pre-encoded query fragments from
+		// styled parameters, preserving literal commas as delimiters
+		// per the OpenAPI spec (e.g. "color=blue,black,brown").
+		var rawQueryFragments []string
+
+		if params.Repository != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "repository", *params.Repository, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Status != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "status", *params.Status, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Limit != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "limit", *params.Limit, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if params.Offset != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "offset", *params.Offset, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "integer", Format: "int32"}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
+		if encoded := queryValues.Encode(); encoded != "" {
+			rawQueryFragments = append(rawQueryFragments, encoded)
+		}
+		queryURL.RawQuery = strings.Join(rawQueryFragments, "&")
+	}
+
+	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
 	}
 
 	return req, nil
@@ -11539,6 +12572,115 @@ func NewReplaceRecordRequestWithBody(server string, table Table, id RecordKey, p
 	return req, nil
 }
 
+// NewReceiveRepohostWebhookRequest calls the generic ReceiveRepohostWebhook builder with application/json body
+func NewReceiveRepohostWebhookRequest(server string, body ReceiveRepohostWebhookJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReceiveRepohostWebhookRequestWithBody(server, "application/json", bodyReader)
+}
+
+// NewReceiveRepohostWebhookRequestWithFormdataBody calls the generic ReceiveRepohostWebhook builder with application/x-www-form-urlencoded body
+func NewReceiveRepohostWebhookRequestWithFormdataBody(server string, body ReceiveRepohostWebhookFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewReceiveRepohostWebhookRequestWithBody(server, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewReceiveRepohostWebhookRequestWithBody constructs an http.Request for the ReceiveRepohostWebhook method, with any body, and a specified content type
+func NewReceiveRepohostWebhookRequestWithBody(server string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/webhooks/repohost")
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
+// NewReceiveRepohostWebhookForRequest calls the generic ReceiveRepohostWebhookFor builder with application/json body
+func NewReceiveRepohostWebhookForRequest(server string, configID string, body ReceiveRepohostWebhookForJSONRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	buf, err := json.Marshal(body)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = bytes.NewReader(buf)
+	return NewReceiveRepohostWebhookForRequestWithBody(server, configID, "application/json", bodyReader)
+}
+
+// NewReceiveRepohostWebhookForRequestWithFormdataBody calls the generic ReceiveRepohostWebhookFor builder with application/x-www-form-urlencoded body
+func NewReceiveRepohostWebhookForRequestWithFormdataBody(server string, configID string, body ReceiveRepohostWebhookForFormdataRequestBody) (*http.Request, error) {
+	var bodyReader io.Reader
+	bodyStr, err := runtime.MarshalForm(body, nil)
+	if err != nil {
+		return nil, err
+	}
+	bodyReader = strings.NewReader(bodyStr.Encode())
+	return NewReceiveRepohostWebhookForRequestWithBody(server, configID, "application/x-www-form-urlencoded", bodyReader)
+}
+
+// NewReceiveRepohostWebhookForRequestWithBody constructs an http.Request for the ReceiveRepohostWebhookFor method, with any body, and a specified content type
+func NewReceiveRepohostWebhookForRequestWithBody(server string, configID string, contentType string, body io.Reader) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "config_id", configID, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/webhooks/repohost/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), body)
+	if err != nil {
+		return nil, err
+	}
+
+	req.Header.Add("Content-Type", contentType)
+
+	return req, nil
+}
+
 // NewGetDocsRequest constructs an http.Request for the GetDocs method
 func NewGetDocsRequest(server string) (*http.Request, error) {
 	var err error
@@ -13209,6 +14351,72 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with POST /api/v1/admin/branches (the `CreateBranch` operationId).
 	CreateBranchWithResponse(ctx context.Context, params *CreateBranchParams, body CreateBranchJSONRequestBody, reqEditors ...RequestEditorFn) (*CreateBranchResponse, error)
 
+	// ListRepohostConfigsWithResponse List the configurations of repositories
+	//
+	// For administrators and service keys. Secrets are never in an answer.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/branches/repohost/configs (the `ListRepohostConfigs` operationId).
+	ListRepohostConfigsWithResponse(ctx context.Context, params *ListRepohostConfigsParams, reqEditors ...RequestEditorFn) (*ListRepohostConfigsResponse, error)
+
+	// PutRepohostConfigWithBodyWithResponse Create or change the configuration of a repository
+	//
+	// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+	// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+	//
+	// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+	// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+	// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+	PutRepohostConfigWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutRepohostConfigResponse, error)
+
+	// PutRepohostConfigWithResponse Create or change the configuration of a repository
+	//
+	// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+	// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+	//
+	// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+	// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+	// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+	PutRepohostConfigWithResponse(ctx context.Context, body PutRepohostConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*PutRepohostConfigResponse, error)
+
+	// DeleteRepohostConfigWithResponse Delete the configuration of a repository
+	//
+	// For administrators and service keys. Deliveries are refused from now on, and the record of former ones goes.
+	// Branches stay as they are.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with DELETE /api/v1/admin/branches/repohost/configs/{repository} (the `DeleteRepohostConfig` operationId).
+	DeleteRepohostConfigWithResponse(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*DeleteRepohostConfigResponse, error)
+
+	// GetRepohostConfigWithResponse Get the configuration of a repository
+	//
+	// For administrators and service keys. Secrets are never in an answer.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/branches/repohost/configs/{repository} (the `GetRepohostConfig` operationId).
+	GetRepohostConfigWithResponse(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*GetRepohostConfigResponse, error)
+
+	// ListRepohostDeliveriesWithResponse What the repository host sent, and what became of it
+	//
+	// For administrators and service keys. Deliveries whose signature was right, of the last 30 days; the log tells
+	// of refused ones. Their bodies are not kept.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with GET /api/v1/admin/branches/repohost/deliveries (the `ListRepohostDeliveries` operationId).
+	ListRepohostDeliveriesWithResponse(ctx context.Context, params *ListRepohostDeliveriesParams, reqEditors ...RequestEditorFn) (*ListRepohostDeliveriesResponse, error)
+
 	// GetPoolStatsWithResponse Connection-pool statistics
 	//
 	// The pools of this server process, by branch slug, for main and every ready branch that the caller may read.
@@ -14140,6 +15348,114 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with PUT /api/v1/tables/{table}/{id} (the `ReplaceRecord` operationId).
 	ReplaceRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *ReplaceRecordParams, body ReplaceRecordJSONRequestBody, reqEditors ...RequestEditorFn) (*ReplaceRecordResponse, error)
 
+	// ReceiveRepohostWebhookWithBodyWithResponse Take a delivery of a repository host
+	//
+	// The configuration is found by the repository that the payload names.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+	ReceiveRepohostWebhookWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookResponse, error)
+
+	// ReceiveRepohostWebhookWithResponse Take a delivery of a repository host
+	//
+	// The configuration is found by the repository that the payload names.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+	ReceiveRepohostWebhookWithResponse(ctx context.Context, body ReceiveRepohostWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookResponse, error)
+
+	// ReceiveRepohostWebhookWithFormdataBodyWithResponse Take a delivery of a repository host
+	//
+	// The configuration is found by the repository that the payload names.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+	ReceiveRepohostWebhookWithFormdataBodyWithResponse(ctx context.Context, body ReceiveRepohostWebhookFormdataRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookResponse, error)
+
+	// ReceiveRepohostWebhookForWithBodyWithResponse Take a delivery for one configuration
+	//
+	// The signature is checked before anything of the payload is read.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+	ReceiveRepohostWebhookForWithBodyWithResponse(ctx context.Context, configID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookForResponse, error)
+
+	// ReceiveRepohostWebhookForWithResponse Take a delivery for one configuration
+	//
+	// The signature is checked before anything of the payload is read.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+	ReceiveRepohostWebhookForWithResponse(ctx context.Context, configID string, body ReceiveRepohostWebhookForJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookForResponse, error)
+
+	// ReceiveRepohostWebhookForWithFormdataBodyWithResponse Take a delivery for one configuration
+	//
+	// The signature is checked before anything of the payload is read.
+	//
+	// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+	// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+	// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+	// that is wrong, and a repository without a configuration get one and the same 401.
+	//
+	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// became of it and does nothing.
+	//
+	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+	ReceiveRepohostWebhookForWithFormdataBodyWithResponse(ctx context.Context, configID string, body ReceiveRepohostWebhookForFormdataRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookForResponse, error)
+
 	// GetDocsWithResponse A page that shows the description
 	//
 	// Works without any other server; what it loads is under `/docs/`.
@@ -14928,6 +16244,484 @@ func (r CreateBranchResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CreateBranchResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListRepohostConfigsResponse401Headers the declared response headers of an HTTP 401 response for ListRepohostConfigs
+type ListRepohostConfigsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListRepohostConfigsResponse503Headers the declared response headers of an HTTP 503 response for ListRepohostConfigs
+type ListRepohostConfigsResponse503Headers struct {
+	RetryAfter int
+}
+
+type ListRepohostConfigsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RepohostConfigList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListRepohostConfigsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListRepohostConfigsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRepohostConfigsResponse) GetJSON200() *RepohostConfigList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListRepohostConfigsResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListRepohostConfigsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListRepohostConfigsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListRepohostConfigsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListRepohostConfigsResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRepohostConfigsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRepohostConfigsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRepohostConfigsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRepohostConfigsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// PutRepohostConfigResponse401Headers the declared response headers of an HTTP 401 response for PutRepohostConfig
+type PutRepohostConfigResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// PutRepohostConfigResponse503Headers the declared response headers of an HTTP 503 response for PutRepohostConfig
+type PutRepohostConfigResponse503Headers struct {
+	RetryAfter int
+}
+
+type PutRepohostConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RepohostConfig
+	// JSON201 the response for an HTTP 201 `application/json` response
+	JSON201 *RepohostConfig
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *TooLarge
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *UnsupportedMediaType
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *PutRepohostConfigResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *PutRepohostConfigResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON200() *RepohostConfig {
+	return r.JSON200
+}
+
+// GetJSON201 returns the response for an HTTP 201 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON201() *RepohostConfig {
+	return r.JSON201
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON413() *TooLarge {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON415() *UnsupportedMediaType {
+	return r.JSON415
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r PutRepohostConfigResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r PutRepohostConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r PutRepohostConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r PutRepohostConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r PutRepohostConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// DeleteRepohostConfigResponse401Headers the declared response headers of an HTTP 401 response for DeleteRepohostConfig
+type DeleteRepohostConfigResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// DeleteRepohostConfigResponse503Headers the declared response headers of an HTTP 503 response for DeleteRepohostConfig
+type DeleteRepohostConfigResponse503Headers struct {
+	RetryAfter int
+}
+
+type DeleteRepohostConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *DeleteRepohostConfigResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *DeleteRepohostConfigResponse503Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r DeleteRepohostConfigResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r DeleteRepohostConfigResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r DeleteRepohostConfigResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r DeleteRepohostConfigResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r DeleteRepohostConfigResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r DeleteRepohostConfigResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r DeleteRepohostConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r DeleteRepohostConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r DeleteRepohostConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r DeleteRepohostConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// GetRepohostConfigResponse401Headers the declared response headers of an HTTP 401 response for GetRepohostConfig
+type GetRepohostConfigResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// GetRepohostConfigResponse503Headers the declared response headers of an HTTP 503 response for GetRepohostConfig
+type GetRepohostConfigResponse503Headers struct {
+	RetryAfter int
+}
+
+type GetRepohostConfigResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RepohostConfig
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *NotFound
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *GetRepohostConfigResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *GetRepohostConfigResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r GetRepohostConfigResponse) GetJSON200() *RepohostConfig {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r GetRepohostConfigResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r GetRepohostConfigResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r GetRepohostConfigResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r GetRepohostConfigResponse) GetJSON404() *NotFound {
+	return r.JSON404
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r GetRepohostConfigResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r GetRepohostConfigResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r GetRepohostConfigResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r GetRepohostConfigResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r GetRepohostConfigResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r GetRepohostConfigResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ListRepohostDeliveriesResponse401Headers the declared response headers of an HTTP 401 response for ListRepohostDeliveries
+type ListRepohostDeliveriesResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ListRepohostDeliveriesResponse503Headers the declared response headers of an HTTP 503 response for ListRepohostDeliveries
+type ListRepohostDeliveriesResponse503Headers struct {
+	RetryAfter int
+}
+
+type ListRepohostDeliveriesResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *RepohostDeliveryList
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ListRepohostDeliveriesResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ListRepohostDeliveriesResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ListRepohostDeliveriesResponse) GetJSON200() *RepohostDeliveryList {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ListRepohostDeliveriesResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ListRepohostDeliveriesResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r ListRepohostDeliveriesResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ListRepohostDeliveriesResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ListRepohostDeliveriesResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ListRepohostDeliveriesResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ListRepohostDeliveriesResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ListRepohostDeliveriesResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ListRepohostDeliveriesResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -21117,6 +22911,242 @@ func (r ReplaceRecordResponse) ContentType() string {
 	return ""
 }
 
+// ReceiveRepohostWebhookResponse401Headers the declared response headers of an HTTP 401 response for ReceiveRepohostWebhook
+type ReceiveRepohostWebhookResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ReceiveRepohostWebhookResponse429Headers the declared response headers of an HTTP 429 response for ReceiveRepohostWebhook
+type ReceiveRepohostWebhookResponse429Headers struct {
+	RetryAfter int
+}
+
+// ReceiveRepohostWebhookResponse503Headers the declared response headers of an HTTP 503 response for ReceiveRepohostWebhook
+type ReceiveRepohostWebhookResponse503Headers struct {
+	RetryAfter int
+}
+
+type ReceiveRepohostWebhookResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WebhookAnswer
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *WebhookAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ReceiveRepohostWebhookResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReceiveRepohostWebhookResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ReceiveRepohostWebhookResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON200() *WebhookAnswer {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON202() *WebhookAnswer {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReceiveRepohostWebhookResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReceiveRepohostWebhookResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReceiveRepohostWebhookResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReceiveRepohostWebhookResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// ReceiveRepohostWebhookForResponse401Headers the declared response headers of an HTTP 401 response for ReceiveRepohostWebhookFor
+type ReceiveRepohostWebhookForResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// ReceiveRepohostWebhookForResponse429Headers the declared response headers of an HTTP 429 response for ReceiveRepohostWebhookFor
+type ReceiveRepohostWebhookForResponse429Headers struct {
+	RetryAfter int
+}
+
+// ReceiveRepohostWebhookForResponse503Headers the declared response headers of an HTTP 503 response for ReceiveRepohostWebhookFor
+type ReceiveRepohostWebhookForResponse503Headers struct {
+	RetryAfter int
+}
+
+type ReceiveRepohostWebhookForResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *WebhookAnswer
+	// JSON202 the response for an HTTP 202 `application/json` response
+	JSON202 *WebhookAnswer
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON413 the response for an HTTP 413 `application/json` response
+	JSON413 *Error
+	// JSON415 the response for an HTTP 415 `application/json` response
+	JSON415 *Error
+	// JSON429 the response for an HTTP 429 `application/json` response
+	JSON429 *Error
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *ReceiveRepohostWebhookForResponse401Headers
+	// Headers429 the parsed response headers for an HTTP 429 response
+	Headers429 *ReceiveRepohostWebhookForResponse429Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *ReceiveRepohostWebhookForResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON200() *WebhookAnswer {
+	return r.JSON200
+}
+
+// GetJSON202 returns the response for an HTTP 202 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON202() *WebhookAnswer {
+	return r.JSON202
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON413 returns the response for an HTTP 413 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON413() *Error {
+	return r.JSON413
+}
+
+// GetJSON415 returns the response for an HTTP 415 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON415() *Error {
+	return r.JSON415
+}
+
+// GetJSON429 returns the response for an HTTP 429 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON429() *Error {
+	return r.JSON429
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r ReceiveRepohostWebhookForResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r ReceiveRepohostWebhookForResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r ReceiveRepohostWebhookForResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r ReceiveRepohostWebhookForResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 type GetDocsResponse struct {
 	Body         []byte
 	HTTPResponse *http.Response
@@ -23282,6 +25312,108 @@ func (c *ClientWithResponses) CreateBranchWithResponse(ctx context.Context, para
 	return ParseCreateBranchResponse(rsp)
 }
 
+// ListRepohostConfigsWithResponse List the configurations of repositories
+//
+// For administrators and service keys. Secrets are never in an answer.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/branches/repohost/configs (the `ListRepohostConfigs` operationId).
+func (c *ClientWithResponses) ListRepohostConfigsWithResponse(ctx context.Context, params *ListRepohostConfigsParams, reqEditors ...RequestEditorFn) (*ListRepohostConfigsResponse, error) {
+	rsp, err := c.ListRepohostConfigs(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRepohostConfigsResponse(rsp)
+}
+
+// PutRepohostConfigWithBodyWithResponse Create or change the configuration of a repository
+//
+// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+//
+// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+func (c *ClientWithResponses) PutRepohostConfigWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*PutRepohostConfigResponse, error) {
+	rsp, err := c.PutRepohostConfigWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutRepohostConfigResponse(rsp)
+}
+
+// PutRepohostConfigWithResponse Create or change the configuration of a repository
+//
+// For administrators and service keys. What is left out stays as it is, at creation it gets its default; null
+// takes away what is nullable. Names of repositories are the same in capitals and in small letters.
+//
+// Another `webhook_secret` takes the place of the present one, which is still accepted for 24 hours, so that it
+// can be changed at the repository host meanwhile; null ends both at once. Without a secret every delivery is
+// refused. Another `api_url` needs the `api_token` again, so that a token goes only where it was meant for.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/branches/repohost/configs (the `PutRepohostConfig` operationId).
+func (c *ClientWithResponses) PutRepohostConfigWithResponse(ctx context.Context, body PutRepohostConfigJSONRequestBody, reqEditors ...RequestEditorFn) (*PutRepohostConfigResponse, error) {
+	rsp, err := c.PutRepohostConfig(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParsePutRepohostConfigResponse(rsp)
+}
+
+// DeleteRepohostConfigWithResponse Delete the configuration of a repository
+//
+// For administrators and service keys. Deliveries are refused from now on, and the record of former ones goes.
+// Branches stay as they are.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with DELETE /api/v1/admin/branches/repohost/configs/{repository} (the `DeleteRepohostConfig` operationId).
+func (c *ClientWithResponses) DeleteRepohostConfigWithResponse(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*DeleteRepohostConfigResponse, error) {
+	rsp, err := c.DeleteRepohostConfig(ctx, repository, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseDeleteRepohostConfigResponse(rsp)
+}
+
+// GetRepohostConfigWithResponse Get the configuration of a repository
+//
+// For administrators and service keys. Secrets are never in an answer.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/branches/repohost/configs/{repository} (the `GetRepohostConfig` operationId).
+func (c *ClientWithResponses) GetRepohostConfigWithResponse(ctx context.Context, repository string, reqEditors ...RequestEditorFn) (*GetRepohostConfigResponse, error) {
+	rsp, err := c.GetRepohostConfig(ctx, repository, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseGetRepohostConfigResponse(rsp)
+}
+
+// ListRepohostDeliveriesWithResponse What the repository host sent, and what became of it
+//
+// For administrators and service keys. Deliveries whose signature was right, of the last 30 days; the log tells
+// of refused ones. Their bodies are not kept.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with GET /api/v1/admin/branches/repohost/deliveries (the `ListRepohostDeliveries` operationId).
+func (c *ClientWithResponses) ListRepohostDeliveriesWithResponse(ctx context.Context, params *ListRepohostDeliveriesParams, reqEditors ...RequestEditorFn) (*ListRepohostDeliveriesResponse, error) {
+	rsp, err := c.ListRepohostDeliveries(ctx, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseListRepohostDeliveriesResponse(rsp)
+}
+
 // GetPoolStatsWithResponse Connection-pool statistics
 //
 // The pools of this server process, by branch slug, for main and every ready branch that the caller may read.
@@ -24759,6 +26891,150 @@ func (c *ClientWithResponses) ReplaceRecordWithResponse(ctx context.Context, tab
 	return ParseReplaceRecordResponse(rsp)
 }
 
+// ReceiveRepohostWebhookWithBodyWithResponse Take a delivery of a repository host
+//
+// The configuration is found by the repository that the payload names.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+func (c *ClientWithResponses) ReceiveRepohostWebhookWithBodyWithResponse(ctx context.Context, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookResponse, error) {
+	rsp, err := c.ReceiveRepohostWebhookWithBody(ctx, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceiveRepohostWebhookResponse(rsp)
+}
+
+// ReceiveRepohostWebhookWithResponse Take a delivery of a repository host
+//
+// The configuration is found by the repository that the payload names.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+func (c *ClientWithResponses) ReceiveRepohostWebhookWithResponse(ctx context.Context, body ReceiveRepohostWebhookJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookResponse, error) {
+	rsp, err := c.ReceiveRepohostWebhook(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceiveRepohostWebhookResponse(rsp)
+}
+
+// ReceiveRepohostWebhookWithFormdataBodyWithResponse Take a delivery of a repository host
+//
+// The configuration is found by the repository that the payload names.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/repohost (the `ReceiveRepohostWebhook` operationId).
+func (c *ClientWithResponses) ReceiveRepohostWebhookWithFormdataBodyWithResponse(ctx context.Context, body ReceiveRepohostWebhookFormdataRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookResponse, error) {
+	rsp, err := c.ReceiveRepohostWebhookWithFormdataBody(ctx, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceiveRepohostWebhookResponse(rsp)
+}
+
+// ReceiveRepohostWebhookForWithBodyWithResponse Take a delivery for one configuration
+//
+// The signature is checked before anything of the payload is read.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+func (c *ClientWithResponses) ReceiveRepohostWebhookForWithBodyWithResponse(ctx context.Context, configID string, contentType string, body io.Reader, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookForResponse, error) {
+	rsp, err := c.ReceiveRepohostWebhookForWithBody(ctx, configID, contentType, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceiveRepohostWebhookForResponse(rsp)
+}
+
+// ReceiveRepohostWebhookForWithResponse Take a delivery for one configuration
+//
+// The signature is checked before anything of the payload is read.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+func (c *ClientWithResponses) ReceiveRepohostWebhookForWithResponse(ctx context.Context, configID string, body ReceiveRepohostWebhookForJSONRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookForResponse, error) {
+	rsp, err := c.ReceiveRepohostWebhookFor(ctx, configID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceiveRepohostWebhookForResponse(rsp)
+}
+
+// ReceiveRepohostWebhookForWithFormdataBodyWithResponse Take a delivery for one configuration
+//
+// The signature is checked before anything of the payload is read.
+//
+// Takes the deliveries of GitHub, Gitea, Forgejo and GitLab, told apart by their event header, of up to 25 MB. No
+// credentials but the signature, over the bytes of the body: `X-Hub-Signature-256` (GitHub), `X-Gitea-Signature`
+// or `X-Forgejo-Signature`, `webhook-signature` with a `webhook-timestamp` of the last five minutes or
+// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
+// that is wrong, and a repository without a configuration get one and the same 401.
+//
+// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// became of it and does nothing.
+//
+// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/webhooks/repohost/{config_id} (the `ReceiveRepohostWebhookFor` operationId).
+func (c *ClientWithResponses) ReceiveRepohostWebhookForWithFormdataBodyWithResponse(ctx context.Context, configID string, body ReceiveRepohostWebhookForFormdataRequestBody, reqEditors ...RequestEditorFn) (*ReceiveRepohostWebhookForResponse, error) {
+	rsp, err := c.ReceiveRepohostWebhookForWithFormdataBody(ctx, configID, body, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseReceiveRepohostWebhookForResponse(rsp)
+}
+
 // GetDocsWithResponse A page that shows the description
 //
 // Works without any other server; what it loads is under `/docs/`.
@@ -25659,6 +27935,457 @@ func ParseCreateBranchResponse(rsp *http.Response) (*CreateBranchResponse, error
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers CreateBranchResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListRepohostConfigsResponse parses an HTTP response from a ListRepohostConfigsWithResponse call
+func ParseListRepohostConfigsResponse(rsp *http.Response) (*ListRepohostConfigsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRepohostConfigsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RepohostConfigList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListRepohostConfigsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListRepohostConfigsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParsePutRepohostConfigResponse parses an HTTP response from a PutRepohostConfigWithResponse call
+func ParsePutRepohostConfigResponse(rsp *http.Response) (*PutRepohostConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &PutRepohostConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RepohostConfig
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 201:
+		var dest RepohostConfig
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON201 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest TooLarge
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest UnsupportedMediaType
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers PutRepohostConfigResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers PutRepohostConfigResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseDeleteRepohostConfigResponse parses an HTTP response from a DeleteRepohostConfigWithResponse call
+func ParseDeleteRepohostConfigResponse(rsp *http.Response) (*DeleteRepohostConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &DeleteRepohostConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 204:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers DeleteRepohostConfigResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers DeleteRepohostConfigResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseGetRepohostConfigResponse parses an HTTP response from a GetRepohostConfigWithResponse call
+func ParseGetRepohostConfigResponse(rsp *http.Response) (*GetRepohostConfigResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &GetRepohostConfigResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RepohostConfig
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest NotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers GetRepohostConfigResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers GetRepohostConfigResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseListRepohostDeliveriesResponse parses an HTTP response from a ListRepohostDeliveriesWithResponse call
+func ParseListRepohostDeliveriesResponse(rsp *http.Response) (*ListRepohostDeliveriesResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ListRepohostDeliveriesResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest RepohostDeliveryList
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ListRepohostDeliveriesResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers ListRepohostDeliveriesResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -31893,6 +34620,236 @@ func ParseReplaceRecordResponse(rsp *http.Response) (*ReplaceRecordResponse, err
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers ReplaceRecordResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReceiveRepohostWebhookResponse parses an HTTP response from a ReceiveRepohostWebhookWithResponse call
+func ParseReceiveRepohostWebhookResponse(rsp *http.Response) (*ReceiveRepohostWebhookResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReceiveRepohostWebhookResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WebhookAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest WebhookAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ReceiveRepohostWebhookResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ReceiveRepohostWebhookResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ReceiveRepohostWebhookResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseReceiveRepohostWebhookForResponse parses an HTTP response from a ReceiveRepohostWebhookForWithResponse call
+func ParseReceiveRepohostWebhookForResponse(rsp *http.Response) (*ReceiveRepohostWebhookForResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &ReceiveRepohostWebhookForResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest WebhookAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 202:
+		var dest WebhookAnswer
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON202 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 413:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON413 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 415:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 429:
+		var dest Error
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 401:
+		var headers ReceiveRepohostWebhookForResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 429:
+		var headers ReceiveRepohostWebhookForResponse429Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers429 = &headers
+	case rsp.StatusCode == 503:
+		var headers ReceiveRepohostWebhookForResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

@@ -416,28 +416,22 @@ func (q *Queries) InsertWebhook(ctx context.Context, arg InsertWebhookParams) (W
 }
 
 const insertWebhookSecret = `-- name: InsertWebhookSecret :exec
-insert into webhook_secrets (id, webhook_id, secret, encrypted) values ($1, $2, $3, $4)
+insert into webhook_secrets (id, webhook_id, secret) values ($1, $2, $3)
 `
 
 type InsertWebhookSecretParams struct {
 	ID        uuid.UUID
 	WebhookID uuid.UUID
 	Secret    []byte
-	Encrypted bool
 }
 
 func (q *Queries) InsertWebhookSecret(ctx context.Context, arg InsertWebhookSecretParams) error {
-	_, err := q.db.Exec(ctx, insertWebhookSecret,
-		arg.ID,
-		arg.WebhookID,
-		arg.Secret,
-		arg.Encrypted,
-	)
+	_, err := q.db.Exec(ctx, insertWebhookSecret, arg.ID, arg.WebhookID, arg.Secret)
 	return err
 }
 
 const listAllWebhookSecrets = `-- name: ListAllWebhookSecrets :many
-select id, webhook_id, secret, encrypted, created_at, expires_at from webhook_secrets order by id for update
+select id, webhook_id, secret, created_at, expires_at from webhook_secrets order by id for update
 `
 
 func (q *Queries) ListAllWebhookSecrets(ctx context.Context) ([]WebhookSecret, error) {
@@ -453,7 +447,6 @@ func (q *Queries) ListAllWebhookSecrets(ctx context.Context) ([]WebhookSecret, e
 			&i.ID,
 			&i.WebhookID,
 			&i.Secret,
-			&i.Encrypted,
 			&i.CreatedAt,
 			&i.ExpiresAt,
 		); err != nil {
@@ -534,7 +527,7 @@ func (q *Queries) ListDeliveries(ctx context.Context, arg ListDeliveriesParams) 
 }
 
 const listWebhookSecrets = `-- name: ListWebhookSecrets :many
-select id, webhook_id, secret, encrypted, created_at, expires_at
+select id, webhook_id, secret, created_at, expires_at
 from webhook_secrets
 where webhook_id = $1 and (expires_at is null or expires_at > now())
 order by expires_at desc nulls first, created_at desc
@@ -554,7 +547,6 @@ func (q *Queries) ListWebhookSecrets(ctx context.Context, webhookID uuid.UUID) (
 			&i.ID,
 			&i.WebhookID,
 			&i.Secret,
-			&i.Encrypted,
 			&i.CreatedAt,
 			&i.ExpiresAt,
 		); err != nil {
@@ -779,17 +771,16 @@ func (q *Queries) RetireWebhookSecrets(ctx context.Context, arg RetireWebhookSec
 }
 
 const setWebhookSecret = `-- name: SetWebhookSecret :exec
-update webhook_secrets set secret = $1, encrypted = $2 where id = $3
+update webhook_secrets set secret = $1 where id = $2
 `
 
 type SetWebhookSecretParams struct {
-	Secret    []byte
-	Encrypted bool
-	ID        uuid.UUID
+	Secret []byte
+	ID     uuid.UUID
 }
 
 func (q *Queries) SetWebhookSecret(ctx context.Context, arg SetWebhookSecretParams) error {
-	_, err := q.db.Exec(ctx, setWebhookSecret, arg.Secret, arg.Encrypted, arg.ID)
+	_, err := q.db.Exec(ctx, setWebhookSecret, arg.Secret, arg.ID)
 	return err
 }
 

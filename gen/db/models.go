@@ -714,6 +714,192 @@ func AllOAuthTokenKindValues() []OAuthTokenKind {
 	}
 }
 
+type PullRequestState string
+
+const (
+	PullRequestStateOpen   PullRequestState = "open"
+	PullRequestStateClosed PullRequestState = "closed"
+	PullRequestStateMerged PullRequestState = "merged"
+)
+
+func (e *PullRequestState) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = PullRequestState(s)
+	case string:
+		*e = PullRequestState(s)
+	default:
+		return fmt.Errorf("unsupported scan type for PullRequestState: %T", src)
+	}
+	return nil
+}
+
+type NullPullRequestState struct {
+	PullRequestState PullRequestState
+	Valid            bool // Valid is true if PullRequestState is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullPullRequestState) Scan(value interface{}) error {
+	if value == nil {
+		ns.PullRequestState, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.PullRequestState.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullPullRequestState) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.PullRequestState), nil
+}
+
+func (e PullRequestState) Valid() bool {
+	switch e {
+	case PullRequestStateOpen,
+		PullRequestStateClosed,
+		PullRequestStateMerged:
+		return true
+	}
+	return false
+}
+
+func AllPullRequestStateValues() []PullRequestState {
+	return []PullRequestState{
+		PullRequestStateOpen,
+		PullRequestStateClosed,
+		PullRequestStateMerged,
+	}
+}
+
+type RepohostDeliveryStatus string
+
+const (
+	RepohostDeliveryStatusAccepted RepohostDeliveryStatus = "accepted"
+	RepohostDeliveryStatusDone     RepohostDeliveryStatus = "done"
+	RepohostDeliveryStatusFailed   RepohostDeliveryStatus = "failed"
+	RepohostDeliveryStatusIgnored  RepohostDeliveryStatus = "ignored"
+)
+
+func (e *RepohostDeliveryStatus) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = RepohostDeliveryStatus(s)
+	case string:
+		*e = RepohostDeliveryStatus(s)
+	default:
+		return fmt.Errorf("unsupported scan type for RepohostDeliveryStatus: %T", src)
+	}
+	return nil
+}
+
+type NullRepohostDeliveryStatus struct {
+	RepohostDeliveryStatus RepohostDeliveryStatus
+	Valid                  bool // Valid is true if RepohostDeliveryStatus is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullRepohostDeliveryStatus) Scan(value interface{}) error {
+	if value == nil {
+		ns.RepohostDeliveryStatus, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.RepohostDeliveryStatus.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullRepohostDeliveryStatus) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.RepohostDeliveryStatus), nil
+}
+
+func (e RepohostDeliveryStatus) Valid() bool {
+	switch e {
+	case RepohostDeliveryStatusAccepted,
+		RepohostDeliveryStatusDone,
+		RepohostDeliveryStatusFailed,
+		RepohostDeliveryStatusIgnored:
+		return true
+	}
+	return false
+}
+
+func AllRepohostDeliveryStatusValues() []RepohostDeliveryStatus {
+	return []RepohostDeliveryStatus{
+		RepohostDeliveryStatusAccepted,
+		RepohostDeliveryStatusDone,
+		RepohostDeliveryStatusFailed,
+		RepohostDeliveryStatusIgnored,
+	}
+}
+
+type RepohostProvider string
+
+const (
+	RepohostProviderGithub RepohostProvider = "github"
+	RepohostProviderGitea  RepohostProvider = "gitea"
+	RepohostProviderGitlab RepohostProvider = "gitlab"
+)
+
+func (e *RepohostProvider) Scan(src interface{}) error {
+	switch s := src.(type) {
+	case []byte:
+		*e = RepohostProvider(s)
+	case string:
+		*e = RepohostProvider(s)
+	default:
+		return fmt.Errorf("unsupported scan type for RepohostProvider: %T", src)
+	}
+	return nil
+}
+
+type NullRepohostProvider struct {
+	RepohostProvider RepohostProvider
+	Valid            bool // Valid is true if RepohostProvider is not NULL
+}
+
+// Scan implements the Scanner interface.
+func (ns *NullRepohostProvider) Scan(value interface{}) error {
+	if value == nil {
+		ns.RepohostProvider, ns.Valid = "", false
+		return nil
+	}
+	ns.Valid = true
+	return ns.RepohostProvider.Scan(value)
+}
+
+// Value implements the driver Valuer interface.
+func (ns NullRepohostProvider) Value() (driver.Value, error) {
+	if !ns.Valid {
+		return nil, nil
+	}
+	return string(ns.RepohostProvider), nil
+}
+
+func (e RepohostProvider) Valid() bool {
+	switch e {
+	case RepohostProviderGithub,
+		RepohostProviderGitea,
+		RepohostProviderGitlab:
+		return true
+	}
+	return false
+}
+
+func AllRepohostProviderValues() []RepohostProvider {
+	return []RepohostProvider{
+		RepohostProviderGithub,
+		RepohostProviderGitea,
+		RepohostProviderGitlab,
+	}
+}
+
 type SignInMethod string
 
 const (
@@ -1147,6 +1333,97 @@ type RefreshToken struct {
 	UsedAt    *time.Time
 }
 
+// For each repository, what its pull requests do to branches.
+type RepohostConfig struct {
+	ID         uuid.UUID
+	Repository string
+	// The only repository host whose deliveries are taken; null takes all that are known.
+	Provider *RepohostProvider
+	// Encrypted, with the id of the configuration bound to it. Deliveries to a configuration without one are refused.
+	WebhookSecret []byte
+	// The secret before the last change, which is accepted until previous_secret_until.
+	PreviousSecret       []byte
+	PreviousSecretUntil  *time.Time
+	AutoCreateOnPR       bool
+	AutoDeleteOnMerge    bool
+	AutoDeleteOnClose    bool
+	CloseGrace           string
+	ResetOnPush          bool
+	DefaultDataCloneMode DataCloneMode
+	DefaultBranchType    BranchType
+	// Branches that a pull request must be for, * standing for any characters; empty is all.
+	BaseBranches []string
+	IgnoreDrafts bool
+	AllowForks   bool
+	MaxBranches  int32
+	// How long a branch lives after its pull request was last pushed to; null is for good.
+	ExpiresIn *string
+	APIURL    *string
+	// Encrypted like webhook_secret. With it the state of branches is reported to the repository host.
+	APIToken       []byte
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	LastDeliveryAt *time.Time
+	// Why the last report did not reach the repository host; null when it did.
+	LastReportError *string
+}
+
+// Deliveries whose signature was right, for 30 days. Bodies are not kept.
+type RepohostDelivery struct {
+	ID       uuid.UUID
+	ConfigID uuid.UUID
+	Provider RepohostProvider
+	// The repository host's id of it. It is not signed, so it proves nothing: ids of one configuration say nothing about another's, and a known body is a duplicate whatever its id.
+	DeliveryID string
+	// SHA-256 of the body.
+	BodyHash      []byte
+	Event         string
+	Action        *string
+	PullRequestID *uuid.UUID
+	PRNumber      *int32
+	Version       int64
+	Status        RepohostDeliveryStatus
+	Reason        *string
+	ReceivedAt    time.Time
+}
+
+// The state that each pull request is in by the newest event about it. Jobs bring the branches into line with it; a row without a branch is the memory of one that was closed.
+type RepohostPullRequest struct {
+	ID       uuid.UUID
+	ConfigID uuid.UUID
+	Number   int32
+	Provider RepohostProvider
+	State    PullRequestState
+	URL      string
+	BaseRef  string
+	HeadSHA  string
+	Fork     bool
+	Draft    bool
+	// The repository host's time of the newest event; older ones are not applied.
+	EventAt time.Time
+	// When the event that closed it was received, from which the grace counts; null while it is open.
+	ClosedAt *time.Time
+	// Counts the events applied. The work for all up to done_version is done.
+	Version     int64
+	DoneVersion int64
+	// The version of the newest push that asks for a reset; done when push_done has reached it.
+	PushVersion int64
+	PushDone    int64
+	// The expiry that closing gave the branch, by which reopening knows that it may take it back.
+	GraceUntil *time.Time
+	// The branch that was last made or found for it.
+	BranchSlug *string
+	// Why there is no branch although there should be one; null when all is well.
+	Problem *string
+	// Until then a job is trusted to do the work that is due; afterwards it is queued anew.
+	LeaseUntil time.Time
+	// When a report to the repository host is due; null when there is none to make.
+	ReportAt *time.Time
+	// What the repository host was told last.
+	Reported  string
+	CommentID *int64
+}
+
 // Sessions and users whose access tokens are refused although they have not expired. Every server process keeps them in memory.
 type Revocation struct {
 	ID    uuid.UUID
@@ -1252,9 +1529,8 @@ type WebhookDelivery struct {
 type WebhookSecret struct {
 	ID        uuid.UUID
 	WebhookID uuid.UUID
-	// The bytes after whsec_, encrypted when auth.encryption_key is set; the row's id is bound to them.
+	// The bytes after whsec_, encrypted as server/auth does for secrets of others; the row's id is bound to them.
 	Secret    []byte
-	Encrypted bool
 	CreatedAt time.Time
 	// Until then a secret that was rotated away signs too; null for the current one.
 	ExpiresAt *time.Time

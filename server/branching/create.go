@@ -29,6 +29,8 @@ type CreateParams struct {
 	RepohostPRNumber *int32
 	RepohostPRURL    *string
 	IdempotencyKey   string
+
+	maxOfRepository int32 // see CreateForPullRequest
 }
 
 // Create records a branch in status creating and the job that makes it. The name is free, the parent ready and within
@@ -121,6 +123,11 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, p *auth.Principal, para
 	}
 	if err := q.LockBranchQuota(ctx); err != nil {
 		return Branch{}, err
+	}
+	if present, err := roomFor(ctx, q, params); err != nil {
+		return Branch{}, err
+	} else if present != nil {
+		return *present, nil
 	}
 	count, err := q.CountBranchQuota(ctx, p.Actor())
 	if err != nil {

@@ -13,7 +13,6 @@ package events
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -51,8 +50,8 @@ var (
 
 // Config are the settings of events.
 type Config struct {
-	// EncryptionKey encrypts the secrets of webhooks in the control database; "" stores them readable.
-	EncryptionKey string
+	// Vault encrypts the secrets of webhooks in the control database.
+	Vault *auth.Vault
 	// AllowLoopback lets webhooks go to this machine, AllowPrivate also to private networks and over plain http.
 	AllowLoopback, AllowPrivate bool
 	// Retries are the waits before the second try and those that follow; a delivery is given up when all have failed.
@@ -71,20 +70,16 @@ type Service struct {
 	pool   *pgxpool.Pool
 	cfg    Config
 	log    *slog.Logger
-	sealer auth.Sealer
+	vault  *auth.Vault
 	dial   safedial.Options
 	client *http.Client
 	jobs   *river.Client[pgx.Tx]
 }
 
 // New returns the service. SetJobs must follow before anything is published.
-func New(pool *pgxpool.Pool, cfg Config, log *slog.Logger) (*Service, error) {
-	sealer, err := auth.NewSealer(cfg.EncryptionKey, "webhook secrets")
-	if err != nil {
-		return nil, fmt.Errorf("auth.encryption-key: %w", err)
-	}
+func New(pool *pgxpool.Pool, cfg Config, log *slog.Logger) *Service {
 	dial := safedial.Options{AllowLoopback: cfg.AllowLoopback || cfg.AllowPrivate, AllowPrivate: cfg.AllowPrivate, Timeout: tryTimeout}
-	return &Service{pool: pool, cfg: cfg, log: log, sealer: sealer, dial: dial, client: safedial.Client(dial)}, nil
+	return &Service{pool: pool, cfg: cfg, log: log, vault: cfg.Vault, dial: dial, client: safedial.Client(dial)}
 }
 
 // SetJobs gives the service the queue that deliveries go into.

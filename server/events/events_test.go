@@ -110,10 +110,7 @@ func TestReasonHidesTheURL(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(nil, Config{}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := New(nil, Config{}, nil)
 	res, err := s.client.Do(req)
 	if err == nil {
 		res.Body.Close()
@@ -143,10 +140,11 @@ func newService(t *testing.T) *Service {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
-	s, err := New(pool, Config{AllowLoopback: true, Retention: 30 * 24 * time.Hour}, slog.New(slog.DiscardHandler))
+	vault, err := auth.NewVault("webhook secrets", strings.Repeat("secret", 8), "")
 	if err != nil {
 		t.Fatal(err)
 	}
+	s := New(pool, Config{Vault: vault, AllowLoopback: true, Retention: 30 * 24 * time.Hour}, slog.New(slog.DiscardHandler))
 	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -328,8 +326,8 @@ func TestSweep(t *testing.T) {
 		insert into events (id, type, payload, created_at) select gen_random_uuid(), 'e'||g, '{}', now() - g * interval '10 days' from generate_series(1, 5) g;
 		insert into webhook_deliveries (id, webhook_id, event_id, event_type, status, created_at)
 			select gen_random_uuid(), '`+w.ID.String()+`', id, type, case type when 'e5' then 'pending' else 'delivered' end::delivery_status, created_at from events where type in ('e2', 'e4', 'e5');
-		insert into webhook_secrets (id, webhook_id, secret, encrypted, expires_at)
-			select gen_random_uuid(), '`+w.ID.String()+`', '', false, now() + h * interval '1 hour' from (values (-1), (1)) v(h)`)
+		insert into webhook_secrets (id, webhook_id, secret, expires_at)
+			select gen_random_uuid(), '`+w.ID.String()+`', '', now() + h * interval '1 hour' from (values (-1), (1)) v(h)`)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,8 +49,11 @@ func showSecret(secret []byte) string {
 
 func (s *Service) insertSecret(ctx context.Context, q *db.Queries, webhook uuid.UUID, secret []byte) error {
 	id := newID()
-	stored, encrypted := s.sealer.Seal(secret, id.String())
-	if err := q.InsertWebhookSecret(ctx, db.InsertWebhookSecretParams{ID: id, WebhookID: webhook, Secret: stored, Encrypted: encrypted}); err != nil {
+	sealed, err := s.vault.Seal(string(secret), id.String())
+	if err != nil {
+		return err
+	}
+	if err := q.InsertWebhookSecret(ctx, db.InsertWebhookSecretParams{ID: id, WebhookID: webhook, Secret: sealed}); err != nil {
 		return fmt.Errorf("storing a webhook's secret: %w", err)
 	}
 	return nil
@@ -64,14 +67,17 @@ func (s *Service) secrets(ctx context.Context, q *db.Queries, webhook uuid.UUID)
 	}
 	out := make([][]byte, len(rows))
 	for i, row := range rows {
-		if out[i], err = s.sealer.Open(row.Secret, row.Encrypted, row.ID.String()); err != nil {
+		secret, err := s.vault.Open(row.Secret, row.ID.String())
+		if err != nil {
 			return nil, err
 		}
+		out[i] = []byte(secret)
 	}
 	return out, nil
 }
 
-// Ensure checks that the secrets can be read, and encrypts those that were stored before there was an encryption key.
+// Ensure encrypts the secrets with the key that is used now. One that no key opens keeps its webhook from being served,
+// and nothing else.
 func (s *Service) Ensure(ctx context.Context) error {
 	return s.inTx(ctx, func(_ pgx.Tx, q *db.Queries) error {
 		rows, err := q.ListAllWebhookSecrets(ctx)
@@ -79,15 +85,19 @@ func (s *Service) Ensure(ctx context.Context) error {
 			return fmt.Errorf("reading the secrets of webhooks: %w", err)
 		}
 		for _, row := range rows {
-			plain, err := s.sealer.Open(row.Secret, row.Encrypted, row.ID.String())
+			plain, err := s.vault.Open(row.Secret, row.ID.String())
+			if err != nil {
+				s.log.Error("a webhook's secret cannot be read; rotate it", "webhook", row.WebhookID, "error", err)
+				continue
+			}
+			if !s.vault.Outdated(row.Secret) {
+				continue
+			}
+			sealed, err := s.vault.Seal(plain, row.ID.String())
 			if err != nil {
 				return err
 			}
-			stored, encrypted := s.sealer.Seal(plain, row.ID.String())
-			if encrypted == row.Encrypted {
-				continue
-			}
-			if err := q.SetWebhookSecret(ctx, db.SetWebhookSecretParams{ID: row.ID, Secret: stored, Encrypted: encrypted}); err != nil {
+			if err := q.SetWebhookSecret(ctx, db.SetWebhookSecretParams{ID: row.ID, Secret: sealed}); err != nil {
 				return err
 			}
 		}

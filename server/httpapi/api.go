@@ -22,6 +22,7 @@ import (
 	"github.com/boughdb/bough/server/events"
 	"github.com/boughdb/bough/server/introspect"
 	"github.com/boughdb/bough/server/oauth"
+	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/tables"
 	"github.com/boughdb/bough/server/users"
 )
@@ -29,6 +30,7 @@ import (
 // API serves the operations of the contract.
 type API struct {
 	Branches *branching.Service
+	Repohost *repohost.Service
 	Keys     *auth.Keys
 	Tokens   *auth.Tokens
 	Users    *users.Service
@@ -108,6 +110,7 @@ func (a *API) Handler() (http.Handler, error) {
 	})
 	a.registerTables(engine)
 	a.registerDocuments(engine)
+	a.registerWebhooks(engine)
 	a.registerOAuth(engine)
 	if a.MCP != nil {
 		engine.Any(a.MCPPath, gin.WrapH(a.MCP))

@@ -481,7 +481,7 @@ func TestSecretsOfWebhooksStaySecret(t *testing.T) {
 		}
 		return servertest.Value[int64](t, s.Control, "select count(*) from webhook_secrets where position($1::bytea in secret) > 0", raw)
 	}
-	diff(t, "readable without a key", 1, inClear())
+	diff(t, "readable in the database", 0, inClear())
 	for _, body := range []string{
 		string(must[*client.GetWebhookResponse](t, 200)(c.GetWebhookWithResponse(t.Context(), w.ID)).Body),
 		string(must[*client.ListWebhooksResponse](t, 200)(c.ListWebhooksWithResponse(t.Context(), nil)).Body),
@@ -492,14 +492,12 @@ func TestSecretsOfWebhooksStaySecret(t *testing.T) {
 	}
 	stop()
 	s.Run(t, encrypted(key))
-	diff(t, "readable with a key", 0, inClear())
+	diff(t, "readable with a key of the configuration", 0, inClear())
 	c = s.Service(t)
 	testHook(t, c, w.ID)
 	if m := r.Messages()[0]; !verifies(t, w.Secret, m) {
 		t.Error("the encrypted secret does not sign")
 	}
-	hook(t, c, r.URL)
-	diff(t, "new ones are encrypted", 2, servertest.Value[int64](t, s.Control, "select count(*) from webhook_secrets where encrypted"))
 }
 
 func TestWebhooksAreChecked(t *testing.T) {

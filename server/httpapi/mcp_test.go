@@ -259,7 +259,7 @@ func (r *recorder) check(t *testing.T, s *servertest.Server) {
 // clientKey makes a client key of a user and returns an assistant with it.
 func clientKey(t *testing.T, s *servertest.Server, user uuid.UUID, scopes ...string) assistant {
 	t.Helper()
-	body := client.CreateKeyRequest{Type: client.KeyTypeClient, Name: strings.Join(scopes, " "), UserID: &user}
+	body := client.CreateKeyRequest{Type: client.KeyTypeClient, Name: "of a test", UserID: &user}
 	for _, scope := range scopes {
 		body.Scopes = append(body.Scopes, client.Scope(scope))
 	}

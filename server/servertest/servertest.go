@@ -41,6 +41,7 @@ type Server struct {
 	Main       string // connection URL of main
 	Control    string // connection URL of the control database
 	Outbox     string // directory where mails go
+	DataDir    string // directory of keys and files
 	signingKey jwk.Key
 }
 
@@ -56,7 +57,7 @@ func Start(t testing.TB, change ...func(*server.Config)) *Server {
 // Databases makes the databases of a server without starting one.
 func Databases(t testing.TB) *Server {
 	t.Helper()
-	s := &Server{Main: pgtest.Database(t), Control: pgtest.Template(t, "control", migrate), Outbox: t.TempDir()}
+	s := &Server{Main: pgtest.Database(t), Control: pgtest.Template(t, "control", migrate), Outbox: t.TempDir(), DataDir: t.TempDir()}
 	// Copies of one template are different installations all the same.
 	s.Exec(t, s.Control, "update installation set id = gen_random_uuid()")
 	t.Cleanup(func() { dropBranches(t, s.Control) })
@@ -66,7 +67,7 @@ func Databases(t testing.TB) *Server {
 // Run starts one more server process on the same databases and points URL to it.
 func (s *Server) Run(t testing.TB, change ...func(*server.Config)) (stop func()) {
 	t.Helper()
-	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Mail.OutboxDir = s.Outbox }}, change...)
+	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Mail.OutboxDir, cfg.DataDir = s.Outbox, s.DataDir }}, change...)
 	cfg := Config(t, s.Main, s.Control, change...)
 	out := io.Discard
 	if os.Getenv("BOUGH_TEST_LOG") != "" {
