@@ -1488,12 +1488,9 @@ type JSONPatchOperation struct {
 // JSONPatchOperationOp defines model for JSONPatchOperation.Op.
 type JSONPatchOperationOp string
 
-// JSONRPC A JSON-RPC 2.0 message.
+// JSONRPC A JSON-RPC 2.0 message. Its `id` is a string or a number, and null in an error about no message.
 type JSONRPC struct {
-	Error map[string]interface{} `json:"error,omitempty"`
-
-	// ID A string or a number.
-	ID                   interface{}            `json:"id,omitempty"`
+	Error                map[string]interface{} `json:"error,omitempty"`
 	Jsonrpc              *string                `json:"jsonrpc,omitempty"`
 	Method               *string                `json:"method,omitempty"`
 	Params               map[string]interface{} `json:"params,omitempty"`
@@ -1551,6 +1548,11 @@ type KeyList struct {
 
 // KeyType `service`: may do everything. `client`: acts as a user, within scopes.
 type KeyType string
+
+// MCPProblem An error as JSON-RPC has it, or what was wrong before the message was read.
+type MCPProblem struct {
+	union json.RawMessage
+}
 
 // MagicLinkRequest defines model for MagicLinkRequest.
 type MagicLinkRequest struct {
@@ -2539,17 +2541,17 @@ type FunctionResult = AnyResult
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type LinkExpired = Error
 
-// MCPBadRequest A JSON-RPC 2.0 message.
-type MCPBadRequest = JSONRPC
+// MCPBadRequest An error as JSON-RPC has it, or what was wrong before the message was read.
+type MCPBadRequest = MCPProblem
 
-// MCPFailure A JSON-RPC 2.0 message.
-type MCPFailure = JSONRPC
+// MCPFailure An error as JSON-RPC has it, or what was wrong before the message was read.
+type MCPFailure = MCPProblem
 
 // MCPForbidden An error in the form of RFC 6749, section 5.2.
 type MCPForbidden = OAuthError
 
-// MCPNotFound A JSON-RPC 2.0 message.
-type MCPNotFound = JSONRPC
+// MCPNotFound An error as JSON-RPC has it, or what was wrong before the message was read.
+type MCPNotFound = MCPProblem
 
 // MCPUnauthorized An error in the form of RFC 6749, section 5.2.
 type MCPUnauthorized = OAuthError
@@ -3877,14 +3879,6 @@ func (a *JSONRPC) UnmarshalJSON(b []byte) error {
 		delete(object, "error")
 	}
 
-	if raw, found := object["id"]; found {
-		err = json.Unmarshal(raw, &a.ID)
-		if err != nil {
-			return fmt.Errorf("error reading 'id': %w", err)
-		}
-		delete(object, "id")
-	}
-
 	if raw, found := object["jsonrpc"]; found {
 		err = json.Unmarshal(raw, &a.Jsonrpc)
 		if err != nil {
@@ -3943,11 +3937,6 @@ func (a JSONRPC) MarshalJSON() ([]byte, error) {
 		}
 	}
 
-	object["id"], err = json.Marshal(a.ID)
-	if err != nil {
-		return nil, fmt.Errorf("error marshaling 'id': %w", err)
-	}
-
 	if a.Jsonrpc != nil {
 		object["jsonrpc"], err = json.Marshal(a.Jsonrpc)
 		if err != nil {
@@ -3983,6 +3972,68 @@ func (a JSONRPC) MarshalJSON() ([]byte, error) {
 		}
 	}
 	return json.Marshal(object)
+}
+
+// AsJSONRPC returns the union data inside the MCPProblem as a JSONRPC
+func (t MCPProblem) AsJSONRPC() (JSONRPC, error) {
+	var body JSONRPC
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromJSONRPC overwrites any union data inside the MCPProblem as the provided JSONRPC
+func (t *MCPProblem) FromJSONRPC(v JSONRPC) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeJSONRPC performs a merge with any union data inside the MCPProblem, using the provided JSONRPC
+func (t *MCPProblem) MergeJSONRPC(v JSONRPC) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+// AsOAuthError returns the union data inside the MCPProblem as a OAuthError
+func (t MCPProblem) AsOAuthError() (OAuthError, error) {
+	var body OAuthError
+	err := json.Unmarshal(t.union, &body)
+	return body, err
+}
+
+// FromOAuthError overwrites any union data inside the MCPProblem as the provided OAuthError
+func (t *MCPProblem) FromOAuthError(v OAuthError) error {
+	b, err := json.Marshal(v)
+	t.union = b
+	return err
+}
+
+// MergeOAuthError performs a merge with any union data inside the MCPProblem, using the provided OAuthError
+func (t *MCPProblem) MergeOAuthError(v OAuthError) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+
+	merged, err := runtime.JSONMerge(t.union, b)
+	t.union = merged
+	return err
+}
+
+func (t MCPProblem) MarshalJSON() ([]byte, error) {
+	b, err := t.union.MarshalJSON()
+	return b, err
+}
+
+func (t *MCPProblem) UnmarshalJSON(b []byte) error {
+	err := t.union.UnmarshalJSON(b)
+	return err
 }
 
 // AsSession returns the union data inside the SignUpAnswer as a Session

@@ -21,12 +21,13 @@ type operation struct {
 	feature  Feature
 	scopes   []string
 	readOnly bool
+	admin    bool                  // for administrators only, whatever the scopes say
 	template *uritemplate.Template // nil for what is no template
 }
 
 // permits reports whether the caller may; scopes nil is a caller who is not narrowed.
 func (o *operation) permits(p *auth.Principal) bool {
-	return !slices.ContainsFunc(o.scopes, func(scope string) bool { return !holds(p, scope) })
+	return (p.Admin || !o.admin) && !slices.ContainsFunc(o.scopes, func(scope string) bool { return !holds(p, scope) })
 }
 
 func holds(p *auth.Principal, scope string) bool {
@@ -74,6 +75,7 @@ func (s *Server) document(uri string) *operation {
 func (s *Server) forbid(c *caller, messages []message) *refusal {
 	var lacking *operation
 	var scopes []string
+	admin := false
 	for i := range messages {
 		o := s.operation(&messages[i])
 		if o == nil || o.permits(c.principal) {
@@ -82,6 +84,7 @@ func (s *Server) forbid(c *caller, messages []message) *refusal {
 		if lacking == nil {
 			lacking = o
 		}
+		admin = admin || o.admin
 		for _, scope := range o.scopes {
 			if !slices.Contains(scopes, scope) {
 				scopes = append(scopes, scope)
@@ -92,7 +95,7 @@ func (s *Server) forbid(c *caller, messages []message) *refusal {
 		return nil
 	}
 	f := &refusal{status: http.StatusForbidden, code: "insufficient_scope"}
-	if !c.principal.Admin && slices.ContainsFunc(scopes, func(scope string) bool { return slices.Contains(adminScopes, scope) }) {
+	if !c.principal.Admin && (admin || slices.ContainsFunc(scopes, func(scope string) bool { return slices.Contains(adminScopes, scope) })) {
 		f.code = "access_denied"
 		f.description = fmt.Sprintf("the %s %s is for administrators", lacking.kind, lacking.name)
 		return f

@@ -91,7 +91,7 @@ func (s *Server) serve(o *sdk.ServerOptions) {
 	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "bough", Title: "Bough", Version: s.cfg.Version}, o)
 	s.sdk.AddReceivingMiddleware(s.receive)
 	for _, t := range s.cfg.Tools {
-		s.tools[t.Name] = &operation{kind: "tool", name: t.Name, feature: t.Feature, scopes: t.Scopes, readOnly: t.ReadOnly}
+		s.tools[t.Name] = &operation{kind: "tool", name: t.Name, feature: t.Feature, scopes: t.Scopes, readOnly: t.ReadOnly, admin: t.Administrators}
 		s.sdk.AddTool(t.offer(), s.tool(t))
 	}
 	for _, r := range s.cfg.Resources {

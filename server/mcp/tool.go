@@ -31,6 +31,8 @@ type Tool struct {
 	Feature                  Feature
 	// Scopes must all be the caller's.
 	Scopes []string
+	// Administrators keeps the tool from everybody else, besides the scopes.
+	Administrators bool
 	// Hints, as MCP's tool annotations have them. A tool that is not ReadOnly is not offered with ?read_only=true, and
 	// needs write access to its branch.
 	ReadOnly, Destructive, Idempotent, OpenWorld bool

@@ -22,6 +22,8 @@ var (
 			WithHint("write the statement without it")
 	errTimeout = fault.New(fault.Unavailable, "57014", "the statement took too long and was given up").
 			WithHint("ask for less, by conditions and limit; an index may help").Retry(5 * time.Second)
+	errTooMuch = fault.New(fault.Invalid, "53400", "the statement needs more than it may use").
+			WithHint("ask for less, by conditions and limit")
 	errNoTemp = fault.New(fault.Unavailable, "unavailable", "SQL statements cannot be checked in this database, so none are run")
 	errTooBig = fault.New(fault.Invalid, "too_large", "the first row of the result is too large").
 			WithHint("select fewer columns, or parts of them")
@@ -38,8 +40,11 @@ func explained(err error) error {
 
 // shown is an error of PostgreSQL as the caller sees it.
 func shown(e *pgconn.PgError) *fault.Error {
-	if e.Code == "57014" {
+	switch e.Code {
+	case "57014":
 		return errTimeout
+	case "53400": // temp_file_limit and the like
+		return errTooMuch.Msgf("%s", e.Message)
 	}
 	f := &fault.Error{Kind: kindOf(e.Code), Code: e.Code, Message: e.Message, Details: e.Detail, Hint: e.Hint}
 	if f.Kind == fault.Unavailable {

@@ -111,6 +111,9 @@ func (s *service) getRecord() mcp.Tool {
 		p := &parameters{}
 		p.columns("select", in.Select)
 		schema, name := s.named(in.Table)
+		if err := s.fits(ctx, c, schema, name, key); err != nil {
+			return nil, err
+		}
 		a, err := s.serve(ctx, c, tables.Call{
 			Method: "GET", Table: name, AcceptProfile: schema, Query: p.String(), Key: key, RawKey: strings.Join(key, ","),
 		})
@@ -123,6 +126,25 @@ func (s *service) getRecord() mcp.Tool {
 		}
 		return &mcp.Result{Structured: record{value}, Untrusted: true}, nil
 	})
+}
+
+// fits returns an error for several values where the key is one column: in a path they would be one value with a comma.
+func (s *service) fits(ctx context.Context, c *mcp.Call, schema, table string, key []string) error {
+	if len(key) == 1 {
+		return nil // the tables say what is wrong with it
+	}
+	catalog, err := s.Schemas.Get(ctx, c.Database)
+	if err != nil {
+		return err
+	}
+	if schema == "" {
+		schema = s.Exposed[0]
+	}
+	rel := catalog.Resolve(schema, table)
+	if rel == nil || len(rel.PrimaryKey) != 1 {
+		return nil
+	}
+	return fault.Field("id", "must be one value: the key of %s is %s", table, rel.PrimaryKey[0].Name)
 }
 
 // keyOf are the parts of a key.

@@ -59,6 +59,8 @@ func (s *service) schemaTools() []mcp.Tool {
 		t.Name, t.Title, t.Description = name, title, description
 		return t
 	}
+	slow := named("list_slow_queries", "Slow queries", "The statements that took most time, by pg_stat_statements.")
+	slow.Administrators = true // statements may have anybody's data in them
 	return []mcp.Tool{
 		mcp.NewTool[overviewArgs, overviewResult](named("get_database_overview", "Database overview",
 			"Schemas, largest tables, extensions and the role you act as. Start here."),
@@ -75,9 +77,7 @@ func (s *service) schemaTools() []mcp.Tool {
 		mcp.NewTool[advisorArgs, advisorResult](named("get_advisors", "Advisors",
 			"Security problems (such as missing row-level security) and performance problems (such as foreign keys without index), with SQL that mends them."),
 			s.advisors),
-		mcp.NewTool[slowArgs, slowResult](named("list_slow_queries", "Slow queries",
-			"The statements that took most time, by pg_stat_statements. For administrators."),
-			s.slowQueries),
+		mcp.NewTool[slowArgs, slowResult](slow, s.slowQueries),
 	}
 }
 
