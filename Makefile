@@ -70,7 +70,7 @@ generated: ## fail when gen/ is not what make generate makes
 	test "$$before" = "$$after" || { echo "gen/ was out of date; make generate has renewed it: commit it"; exit 1; }
 
 .PHONY: bench
-bench: bench-branch bench-tables ## run all benchmarks
+bench: bench-branch bench-tables bench-oauth bench-mcp ## run all benchmarks
 	$(GO) test -run '^$$' -bench . -benchmem ./server/...
 
 .PHONY: bench-branch
@@ -80,6 +80,14 @@ bench-branch: build postgres ## time to a branch and pause of main, beside pg_du
 .PHONY: bench-tables
 bench-tables: build postgres ## CPU of a request for records, beside pgbench and a constant answer
 	$(GO) run ./cmd/benchtables -bough $(BIN) $(ARGS)
+
+.PHONY: bench-oauth
+bench-oauth: build postgres ## tokens issued and checked a second, beside pgbench with the same SQL
+	$(GO) run ./cmd/benchoauth -bough $(BIN) $(ARGS)
+
+.PHONY: bench-mcp
+bench-mcp: build postgres ## tools called a second, beside the same query over the tables API
+	$(GO) run ./cmd/benchmcp -bough $(BIN) $(ARGS)
 
 .PHONY: clean
 clean: ## remove what was built; the data in .bough stays

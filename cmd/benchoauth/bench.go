@@ -95,10 +95,10 @@ func (b *bench) run(ctx context.Context) (err error) {
 func (b *bench) verify(ctx context.Context) error {
 	want := int64(2 * b.requests * b.rounds)
 	for what, query := range map[string]string{
-		"used codes":          "select count(*) from oauth_codes where used_at is not null",
-		"used refresh tokens": "select count(*) from oauth_tokens where rotated_at is not null",
+		"codes that were used": "select count(*) from oauth_codes where used_at is not null",
+		"refreshes":            "select count(*) from oauth_tokens where rotated_at is not null",
 		// Those that it was given to begin with are good for longer.
-		"halves of the pairs": "select count(*) / 2 from oauth_tokens where kind = 'access' and created_at > expires_at - interval '2 hours'",
+		"halves of what came": "select count(*) / 2 from oauth_tokens where kind = 'access' and created_at > expires_at - interval '2 hours'",
 	} {
 		var got int64
 		if err := b.control.QueryRow(ctx, query).Scan(&got); err != nil {

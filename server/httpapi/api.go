@@ -122,10 +122,7 @@ func (a *API) Handler() (http.Handler, error) {
 // its own rules let, of the rest those of the setting.
 func (a *API) crossOrigin(engine http.Handler) http.Handler {
 	rest := allowOrigins(a.AllowedOrigins, engine)
-	var public http.Handler = engine
-	if a.OAuth != nil {
-		public = allowAny(engine)
-	}
+	public := allowAny(engine)
 	open := a.crossOriginPaths()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch {

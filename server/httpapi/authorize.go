@@ -77,6 +77,7 @@ func (a *API) browser(c *gin.Context) string {
 
 func (a *API) setBrowser(c *gin.Context, browser string) {
 	name, secure := a.browserCookie()
+	//nolint:gosec // Secure wherever there is TLS; a browser would not take it back without
 	http.SetCookie(c.Writer, &http.Cookie{Name: name, Value: browser, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode})
 }
 

@@ -15,10 +15,8 @@ import (
 // toolsOf are the tools for a caller with the scopes, in the order of the list.
 func toolsOf(admin bool, scopes ...string) (names []string) {
 	for _, name := range slices.Sorted(maps.Keys(toolCases)) {
-		lacks := slices.ContainsFunc(strings.Fields(toolCases[name].scopes), func(scope string) bool {
-			return !slices.Contains(scopes, scope) || !admin && (scope == "write:branches" || scope == "write:schema")
-		})
-		if !lacks {
+		lacks := slices.ContainsFunc(strings.Fields(toolCases[name].scopes), func(scope string) bool { return !slices.Contains(scopes, scope) })
+		if !lacks && (admin || !toolCases[name].admin) {
 			names = append(names, name)
 		}
 	}

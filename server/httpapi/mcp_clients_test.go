@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/boughdb/bough/server/servertest"
 )
@@ -22,6 +23,7 @@ import (
 const library = `
 create table books (id int primary key, title text not null);
 insert into books values (1, 'Dracula'), (2, 'Middlemarch');
+grant select, insert, update, delete on books to authenticated;
 `
 
 // published is a directory with packages of npm, installed as the lock file of testdata/mcp/name says, and a server for
@@ -51,7 +53,7 @@ func install(t *testing.T, name string) published {
 // command is a command in the directory. Programs that keep something in the home directory find an empty one.
 func (p published) command(t *testing.T, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = p.dir
+	cmd.Dir, cmd.WaitDelay = p.dir, 5*time.Second
 	cmd.Env = append(os.Environ(), "BOUGH_URL="+p.s.URL, "BOUGH_SERVICE_KEY="+servertest.ServiceKey)
 	return cmd
 }
@@ -64,7 +66,7 @@ func TestMCPPublishedClients(t *testing.T) {
 	makeAdmin(t, p.s, root)
 	every := append(slices.Clone(theNine), "read:branches", "write:branches", "write:schema")
 	token := connected(t, p.s, registerApp(t, p.s, "acceptance"), root, every...).Access
-	cmd := p.command(t, "node", "--test", "clients.test.mjs")
+	cmd := p.command(t, "node", "--test", "--test-timeout=60000", "clients.test.mjs")
 	cmd.Env = append(cmd.Env, "BOUGH_TOKEN="+token, "MCP_REMOTE_CONFIG_DIR="+t.TempDir())
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)

@@ -143,7 +143,7 @@ type wrong struct{ args, says string }
 // toolCase is what a tool is asked in the tests.
 type toolCase struct {
 	scopes  string // those of its challenge
-	admin   bool   // of use to administrators only
+	admin   bool   // for administrators only
 	prepare func(*testing.T, *toolWorld)
 	works   []step  // must work, in this order
 	after   string  // a query of main that is true afterwards, and was not before
@@ -231,7 +231,7 @@ func (c *toolCase) withoutScope(t *testing.T, w *toolWorld, tool string) {
 			t.Errorf("the list shows %s without its scope", tool)
 		}
 	}
-	if strings.HasPrefix(c.scopes, "write:branches") || c.scopes == "write:schema" {
+	if c.admin {
 		got := w.user.call(t, tool, args)
 		if got.status != 403 || got.refusal != "access_denied" || got.header.Get("WWW-Authenticate") != "" {
 			t.Errorf("a user's call of an administrator's tool was answered %d %s, %v", got.status, got.body, got.header)

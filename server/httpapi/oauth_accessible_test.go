@@ -15,21 +15,29 @@ import (
 	"github.com/boughdb/bough/server/servertest"
 )
 
-// pale lists the texts whose colour is too near to that of their ground (WCAG 2.2, success criterion 1.4.3).
+// pale lists the texts, and the edges of fields, whose colour is too near to that of their ground (WCAG 2.2, success
+// criteria 1.4.3 and 1.4.11).
 const pale = `(() => {
 	const parse = c => { const m = c.match(/[\d.]+/g).map(Number); return m.length < 4 ? [...m, 1] : m; };
 	const over = (a, b) => [0, 1, 2].map(i => a[i] * a[3] + b[i] * (1 - a[3]));
 	const light = c => { const [r, g, b] = c.map(v => (v /= 255) <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
 	const ground = e => e ? over(parse(getComputedStyle(e).backgroundColor), ground(e.parentElement)) : [255, 255, 255];
+	const contrast = (colour, below) => {
+		const one = light(over(parse(colour), below)), two = light(below);
+		return (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+	};
 	const found = [], texts = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
 	let n = 0;
 	while (texts.nextNode()) {
 		const e = texts.currentNode.parentElement, text = texts.currentNode.data.trim();
 		if (!text || !e.checkVisibility()) continue;
 		n++;
-		const below = ground(e), one = light(over(parse(getComputedStyle(e).color), below)), two = light(below);
-		const ratio = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+		const ratio = contrast(getComputedStyle(e).color, ground(e));
 		if (ratio < 4.5) found.push(text + ': ' + ratio.toFixed(2));
+	}
+	for (const field of document.querySelectorAll('input:not([type=hidden]):not([type=checkbox])')) {
+		const ratio = contrast(getComputedStyle(field).borderTopColor, ground(field.parentElement));
+		if (ratio < 3) found.push('edge of ' + field.id + ': ' + ratio.toFixed(2));
 	}
 	return n ? found : ['there is no text'];
 })()`
@@ -96,7 +104,7 @@ func TestOAuthPagesAreAccessible(t *testing.T) {
 			checkWidgets(t, b, c.widgets)
 			for _, scheme := range []string{"light", "dark"} {
 				emulate(t, b, scheme, 1000)
-				diff(t, "pale texts in "+scheme, []string{}, evaluate[[]string](b, pale))
+				diff(t, "what is pale in "+scheme, []string{}, evaluate[[]string](b, pale))
 				shoot(t, b, c.name+"-"+scheme)
 			}
 			emulate(t, b, "light", 360)

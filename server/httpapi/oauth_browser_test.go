@@ -56,6 +56,7 @@ func TestOAuthInABrowser(t *testing.T) {
 		b.fill("#password", "not her password")
 		b.choose("sign-in")
 		b.see(".problem")
+		diff(t, "focus after a wrong password", "password", evaluate[string](b, `document.activeElement.id`))
 		b.signIn(ada)
 		b.click(`input[value="write:tables"]`)
 		b.choose("allow")

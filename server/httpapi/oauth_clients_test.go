@@ -60,8 +60,18 @@ func TestOAuthWithGo(t *testing.T) {
 		}
 		principalOf(t, s, renewed.AccessToken)
 	}
-	// Errors come as the library's own. It tries the header first where it is not told how, and finds out by itself.
+	renewed, err := source.Token()
+	if err != nil {
+		t.Fatal(err)
+	}
+	revoke(t, s.URL, "token", renewed.RefreshToken, "client_id", a.id)
+	wantDead(t, s, renewed.AccessToken)
+	renewed.Expiry = time.Now().Add(-time.Minute)
 	var refusal *oauth2.RetrieveError
+	if _, err := cfg.TokenSource(t.Context(), renewed).Token(); !errors.As(err, &refusal) || refusal.ErrorCode != "invalid_grant" {
+		t.Errorf("a refresh token that was revoked: %v", err)
+	}
+	// Errors come as the library's own. It tries the header first where it is not told how, and finds out by itself.
 	if _, err := cfg.Exchange(t.Context(), code, oauth2.VerifierOption(verifier)); !errors.As(err, &refusal) || refusal.ErrorCode != "invalid_grant" || refusal.ErrorDescription == "" {
 		t.Errorf("a code that was used: %v", err)
 	}

@@ -135,7 +135,7 @@ func TestOAuthRequestIsAnsweredOnce(t *testing.T) {
 func TestOAuthRevocationReachesOtherProcesses(t *testing.T) {
 	t.Parallel()
 	s, second := replicas(t)
-	adas := bearer(t, s, signUp(t, s, ada))
+	adas := bearer(t, &servertest.Server{URL: second}, signUp(t, s, ada))
 	a := registerApp(t, s, "My editor")
 	bases := []string{s.URL, second}
 	for name, end := range map[string]func(tokens){

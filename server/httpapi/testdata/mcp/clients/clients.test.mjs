@@ -36,27 +36,28 @@ function legacy(asks) {
 
 for (const asks of [true, false]) {
   const can = asks ? 'can ask' : 'cannot ask'
-  test(`the modern client, where it ${can}`, async () => {
+  test(`the modern client, where it ${can}`, async (t) => {
     const { client, person } = modern(asks)
+    t.after(() => client.close())
     await client.connect(new ModernTransport(address, { requestInit: { headers: asks ? token : key } }))
     assert.equal(client.getServerVersion().name, 'bough')
     await changeTheSchemaOnABranch(client, `modern ${can}`, person)
-    await client.close()
   })
-  test(`the legacy client, where it ${can}`, async () => {
+  test(`the legacy client, where it ${can}`, async (t) => {
     const { client, person } = legacy(asks)
+    t.after(() => client.close())
     const transport = new LegacyTransport(address, { requestInit: { headers: asks ? key : token } })
     await client.connect(transport)
     assert.ok(transport.sessionId)
     assert.match(client.getInstructions(), /branch/)
     await changeTheSchemaOnABranch(client, `legacy ${can}`, person)
     await transport.terminateSession()
-    await client.close()
   })
 }
 
-test('a client that finds out what the server speaks', async () => {
+test('a client that finds out what the server speaks', async (t) => {
   const client = new Modern(info, { versionNegotiation: { mode: 'auto' } })
+  t.after(() => client.close())
   await client.connect(new ModernTransport(address, { requestInit: { headers: token } }))
   assert.equal(client.getNegotiatedProtocolVersion(), '2026-07-28')
   const { resources } = await client.listResources()
@@ -64,15 +65,14 @@ test('a client that finds out what the server speaks', async () => {
   await client.readResource({ uri: resources[0].uri })
   const { prompts } = await client.listPrompts()
   assert.ok(prompts.length > 0)
-  await client.close()
 })
 
-test('mcp-remote with a key in a header', async () => {
+test('mcp-remote with a key in a header', async (t) => {
   const { client } = legacy(false)
+  t.after(() => client.close())
   await client.connect(new StdioClientTransport({
     command: process.execPath, stderr: 'ignore', env: process.env,
     args: ['node_modules/mcp-remote/dist/proxy.js', address.href, '--header', `X-Service-Key:${key['X-Service-Key']}`],
   }))
   await changeTheSchemaOnABranch(client, 'by proxy', null)
-  await client.close()
 })

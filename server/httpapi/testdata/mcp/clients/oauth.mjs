@@ -11,5 +11,8 @@ await client.connect(new StdioClientTransport({
     '--static-oauth-client-metadata', JSON.stringify({ scope: process.env.BOUGH_SCOPE }),
   ],
 }), { timeout: 60_000 })
-await changeTheSchemaOnABranch(client, 'by proxy, allowed', null)
-await client.close()
+try {
+  await changeTheSchemaOnABranch(client, 'by proxy, allowed', null)
+} finally {
+  await client.close()
+}
