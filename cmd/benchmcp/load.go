@@ -33,7 +33,8 @@ func (c *client) do(request []byte, body io.Writer) (status int, err error) {
 		}
 	}()
 	if c.conn == nil {
-		if c.conn, err = net.DialTimeout("tcp", c.addr, patience); err != nil {
+		dialer := net.Dialer{Timeout: patience}
+		if c.conn, err = dialer.DialContext(context.Background(), "tcp", c.addr); err != nil {
 			return 0, err
 		}
 		c.in = bufio.NewReader(c.conn)

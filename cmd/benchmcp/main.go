@@ -102,6 +102,6 @@ func run(ctx context.Context, o options, out, remarks io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	print(out, rows, o, s.version, memory)
+	show(out, rows, o, s.version, memory)
 	return nil
 }

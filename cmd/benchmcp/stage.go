@@ -48,7 +48,7 @@ func startStage(ctx context.Context, o options) (_ *stage, err error) {
 	}
 	s.undo = append(s.undo, func() error { return os.RemoveAll(dir) })
 	// PostgreSQL's user has to enter it; the cluster in it is private.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // see above
+	if err := os.Chmod(dir, 0o755); err != nil {
 		return nil, err
 	}
 	path := o.program
@@ -99,7 +99,7 @@ func postmaster(cluster string) (int, error) {
 // items is a table as applications have them.
 const items = `
 create table items (id int primary key, name text not null, price numeric(12, 2) not null, tags jsonb not null, made timestamptz not null);
-insert into items select n, 'item number ' || n, n % 1000 + 0.5, '["a", "b"]', '2026-01-01'::timestamptz + n * interval '1 minute' from generate_series(1, %d) n;
+insert into items select n, 'item number ' || n, mod(n, 1000) + 0.5, '["a", "b"]', '2026-01-01'::timestamptz + n * interval '1 minute' from generate_series(1, %d) n;
 analyze items`
 
 func fill(ctx context.Context, pg *pgserver.Server, rows int) error {
@@ -130,13 +130,13 @@ var servingURL = regexp.MustCompile(`msg=serving url=http://(\S+)`)
 // start starts the program with its defaults, but for the limit on requests.
 func (s *stage) start(ctx context.Context, path, dir, mainURL, controlURL string) error {
 	name := filepath.Join(dir, "bough.log")
-	out, err := os.Create(name) //nolint:gosec // in our own directory
+	out, err := os.Create(name)
 	if err != nil {
 		return err
 	}
 	defer out.Close()
 	// Not of ctx: it is to end in good order.
-	s.cmd = exec.Command(path, "serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir", filepath.Join(dir, "bough-data"), "--mcp.rate-limit", "0") //nolint:noctx,gosec // see above
+	s.cmd = exec.Command(path, "serve", "--listen", "127.0.0.1:0", "--metrics-listen", "", "--data-dir", filepath.Join(dir, "bough-data"), "--mcp.rate-limit", "0") //nolint:noctx // see above
 	s.cmd.Stdout, s.cmd.Stderr = out, out
 	for _, entry := range os.Environ() {
 		if !strings.HasPrefix(entry, "BOUGH_") { // the settings of another server
@@ -151,7 +151,7 @@ func (s *stage) start(ctx context.Context, path, dir, mainURL, controlURL string
 	go func() { s.ended <- s.cmd.Wait() }()
 	s.undo = append(s.undo, s.end)
 	for began := time.Now(); time.Since(began) < startTime && ctx.Err() == nil; time.Sleep(5 * time.Millisecond) {
-		text, err := os.ReadFile(name) //nolint:gosec // in our own directory
+		text, err := os.ReadFile(name)
 		if err != nil {
 			return err
 		}

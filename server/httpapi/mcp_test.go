@@ -125,7 +125,7 @@ func (g *toolAnswer) read(t *testing.T) {
 func (a assistant) call(t *testing.T, tool, args string) toolAnswer {
 	t.Helper()
 	got := a.send(t, "tools/call", tool, map[string]any{"name": tool, "arguments": json.RawMessage(args)})
-	a.record.add(tool, a, got)
+	a.record.add(tool, args, a, got)
 	return got
 }
 
@@ -201,10 +201,11 @@ type recorder struct {
 // onRecord is a call as the audit log has it.
 type onRecord struct {
 	Action, Outcome, Code, Client string
+	Branch                        string // of calls that worked on one
 	User, Key                     bool
 }
 
-func (r *recorder) add(tool string, a assistant, got toolAnswer) {
+func (r *recorder) add(tool, args string, a assistant, got toolAnswer) {
 	if r == nil {
 		return
 	}
@@ -218,6 +219,12 @@ func (r *recorder) add(tool string, a assistant, got toolAnswer) {
 		e.Outcome = "error"
 		if _, code, ok := strings.Cut(got.text, "\nCode: "); ok {
 			e.Code, _, _ = strings.Cut(code, "\n")
+		}
+	}
+	if e.Outcome == "ok" && !strings.Contains(tool, "branch") {
+		e.Branch = "main"
+		if strings.Contains(args, `"branch": "lab"`) {
+			e.Branch = "lab"
 		}
 	}
 	e.Key = a.headers[0] != "Authorization"
@@ -237,6 +244,9 @@ func (r *recorder) check(t *testing.T, s *servertest.Server) {
 		for _, e := range list.Entries {
 			entry := onRecord{Action: e.Action, Outcome: e.Outcome, User: e.UserID != nil, Key: e.KeyID != nil}
 			entry.Code, _ = e.Details["code"].(string)
+			if e.Branch != nil && e.Outcome == "ok" {
+				entry.Branch = *e.Branch
+			}
 			if e.ClientName != nil {
 				entry.Client = *e.ClientName
 			}
