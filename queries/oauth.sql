@@ -127,7 +127,7 @@ values (@hash, @grant_id, @redirect_uri, @redirect_named, @code_challenge, now()
 -- name: LockOAuthCode :one
 -- A code with its grant and what its user is at present. Redemptions and refreshes of one grant take turns, and the user
 -- is not changed meanwhile. Whether the times have come is asked of the clock, since waiting for the turn takes time.
-select sqlc.embed(c), g.client_id, g.user_id, g.scopes, (g.revoked_at is not null)::boolean as revoked,
+select sqlc.embed(c), g.client_id, g.user_id, g.scopes, g.resource, (g.revoked_at is not null)::boolean as revoked,
     (u.role = 'admin')::boolean as user_is_admin, (u.disabled_at is not null)::boolean as user_disabled,
     (c.expires_at <= clock_timestamp())::boolean as expired,
     coalesce(a.last_used_at < now() - interval '5 minutes', true)::boolean as client_untouched
@@ -146,7 +146,7 @@ update oauth_codes set used_at = clock_timestamp() where hash = @hash and used_a
 
 -- name: LockOAuthRefreshToken :one
 -- A refresh token with its grant and what its user is at present, as LockOAuthCode has them.
-select sqlc.embed(t), g.client_id, g.user_id, g.scopes as grant_scopes,
+select sqlc.embed(t), g.client_id, g.user_id, g.scopes as grant_scopes, g.resource,
     (g.revoked_at is not null)::boolean as revoked, (g.expires_at <= clock_timestamp())::boolean as grant_expired,
     (u.role = 'admin')::boolean as user_is_admin, (u.disabled_at is not null)::boolean as user_disabled,
     (t.expires_at <= clock_timestamp())::boolean as expired, a.name as client_name,

@@ -28,6 +28,10 @@ func (s *server) newUsers() error {
 		SignUp: c.SignUp, RequireVerification: c.RequireVerification, RefreshLifetime: c.RefreshTokenLifetime,
 		PasswordMinLength: c.PasswordMinLength, RedirectURLs: c.RedirectURLs, RateLimit: c.RateLimit, BaseURL: s.cfg.BaseURL(),
 	}, s.log)
+	s.users.OnChange(func() {
+		s.keys.Forget("")
+		s.oauthNotified("")
+	})
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"net/url"
 	"time"
 
+	"github.com/boughdb/bough/server/audit"
 	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/safedial"
 )
@@ -42,8 +43,11 @@ func (s *server) oauthNotified(payload string) {
 	}
 }
 
-// sweepOAuth removes what is over. The audit log is swept, too.
+// sweepOAuth removes what is over, from the audit log too.
 func (s *server) sweepOAuth(ctx context.Context) {
+	if err := audit.New(s.planes.Control).Sweep(ctx); err != nil && ctx.Err() == nil {
+		s.log.Warn("sweeping", "error", err)
+	}
 	if s.oauth == nil {
 		return
 	}

@@ -548,7 +548,7 @@ func (q *Queries) ListOAuthGrants(ctx context.Context, userID uuid.UUID) ([]List
 }
 
 const lockOAuthCode = `-- name: LockOAuthCode :one
-select c.hash, c.grant_id, c.redirect_uri, c.redirect_named, c.code_challenge, c.expires_at, c.used_at, g.client_id, g.user_id, g.scopes, (g.revoked_at is not null)::boolean as revoked,
+select c.hash, c.grant_id, c.redirect_uri, c.redirect_named, c.code_challenge, c.expires_at, c.used_at, g.client_id, g.user_id, g.scopes, g.resource, (g.revoked_at is not null)::boolean as revoked,
     (u.role = 'admin')::boolean as user_is_admin, (u.disabled_at is not null)::boolean as user_disabled,
     (c.expires_at <= clock_timestamp())::boolean as expired,
     coalesce(a.last_used_at < now() - interval '5 minutes', true)::boolean as client_untouched
@@ -567,6 +567,7 @@ type LockOAuthCodeRow struct {
 	ClientID        string
 	UserID          uuid.UUID
 	Scopes          []string
+	Resource        string
 	Revoked         bool
 	UserIsAdmin     bool
 	UserDisabled    bool
@@ -590,6 +591,7 @@ func (q *Queries) LockOAuthCode(ctx context.Context, hash []byte) (LockOAuthCode
 		&i.ClientID,
 		&i.UserID,
 		&i.Scopes,
+		&i.Resource,
 		&i.Revoked,
 		&i.UserIsAdmin,
 		&i.UserDisabled,
@@ -600,7 +602,7 @@ func (q *Queries) LockOAuthCode(ctx context.Context, hash []byte) (LockOAuthCode
 }
 
 const lockOAuthRefreshToken = `-- name: LockOAuthRefreshToken :one
-select t.hash, t.kind, t.grant_id, t.generation, t.parent, t.scopes, t.created_at, t.expires_at, t.rotated_at, t.revoked_at, g.client_id, g.user_id, g.scopes as grant_scopes,
+select t.hash, t.kind, t.grant_id, t.generation, t.parent, t.scopes, t.created_at, t.expires_at, t.rotated_at, t.revoked_at, g.client_id, g.user_id, g.scopes as grant_scopes, g.resource,
     (g.revoked_at is not null)::boolean as revoked, (g.expires_at <= clock_timestamp())::boolean as grant_expired,
     (u.role = 'admin')::boolean as user_is_admin, (u.disabled_at is not null)::boolean as user_disabled,
     (t.expires_at <= clock_timestamp())::boolean as expired, a.name as client_name,
@@ -620,6 +622,7 @@ type LockOAuthRefreshTokenRow struct {
 	ClientID        string
 	UserID          uuid.UUID
 	GrantScopes     []string
+	Resource        string
 	Revoked         bool
 	GrantExpired    bool
 	UserIsAdmin     bool
@@ -647,6 +650,7 @@ func (q *Queries) LockOAuthRefreshToken(ctx context.Context, hash []byte) (LockO
 		&i.ClientID,
 		&i.UserID,
 		&i.GrantScopes,
+		&i.Resource,
 		&i.Revoked,
 		&i.GrantExpired,
 		&i.UserIsAdmin,

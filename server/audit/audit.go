@@ -87,6 +87,14 @@ func optional(s string) *string {
 	return &s
 }
 
+// Sweep removes what is older than 90 days, a part at a time.
+func (l *Log) Sweep(ctx context.Context) error {
+	if _, err := db.New(l.pool).SweepAudit(ctx); err != nil {
+		return fmt.Errorf("sweeping the audit log: %w", err)
+	}
+	return nil
+}
+
 // Filter chooses entries; what is zero chooses all.
 type Filter struct {
 	Area             Area

@@ -25,8 +25,5 @@ func (s *Service) Sweep(ctx context.Context) error {
 	if len(gone) > 0 {
 		s.log.Info("OAuth clients that nobody uses were removed", "count", len(gone))
 	}
-	if _, err := q.SweepAudit(ctx); err != nil {
-		return fmt.Errorf("sweeping the audit log: %w", err)
-	}
 	return nil
 }

@@ -187,6 +187,7 @@ func (s *Service) Update(ctx context.Context, p *auth.Principal, id uuid.UUID, c
 	if change.Disabled != nil && !shut {
 		s.tokens.Revoke(id, time.Time{})
 	}
+	s.changed()
 	s.log.Info("a user was changed", "user", user.ID, "role", user.Role, "disabled", user.DisabledAt != nil, "by", p.Actor())
 	return user, nil
 }
@@ -223,6 +224,7 @@ func (s *Service) Delete(ctx context.Context, p *auth.Principal, id uuid.UUID) e
 		return err
 	}
 	s.revoke(append(ended, id))
+	s.changed()
 	s.log.Info("a user was deleted", "user", id, "by", p.Actor())
 	return nil
 }

@@ -85,13 +85,19 @@ type Service struct {
 	cfg    Config
 	log    *slog.Logger
 	limits *ratelimit.Limiter
-	jobs   *river.Client[pgx.Tx]
+	// changed is called when a user was changed or deleted by an administrator.
+	changed func()
+	jobs    *river.Client[pgx.Tx]
 }
 
 // New returns the service. SetJobs must be called before it is used.
 func New(pool *pgxpool.Pool, signer *auth.Signer, tokens *auth.Tokens, hasher *password.Hasher, mailer boughmail.Sender, cfg Config, log *slog.Logger) *Service {
-	return &Service{pool: pool, signer: signer, tokens: tokens, hasher: hasher, mailer: mailer, cfg: cfg, log: log, limits: ratelimit.New(pool, cfg.RateLimit)}
+	return &Service{pool: pool, signer: signer, tokens: tokens, hasher: hasher, mailer: mailer, cfg: cfg, log: log, limits: ratelimit.New(pool, cfg.RateLimit), changed: func() {}}
 }
+
+// OnChange has f called when a user was changed or deleted by an administrator, before whoever did it is told: what this
+// process remembers of credentials may not hold any more. Other processes hear of it by notification.
+func (s *Service) OnChange(f func()) { s.changed = f }
 
 // SetJobs gives the service the queue that its mails go through.
 func (s *Service) SetJobs(jobs *river.Client[pgx.Tx]) { s.jobs = jobs }
