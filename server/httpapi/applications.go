@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/boughdb/bough/gen/api"
 	"github.com/boughdb/bough/server/audit"
@@ -11,7 +13,7 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
-var errNoOAuth = fault.New(fault.NotFound, "not_found", "OAuth is switched off (mcp.oauth.enabled)")
+var errNoOAuth = fault.New(fault.NotFound, "not_found", "OAuth is switched off (mcp.enabled, mcp.oauth.enabled)")
 
 // ListApplications lists what the caller has let in.
 func (a *API) ListApplications(ctx context.Context, _ api.ListApplicationsRequestObject) (api.ListApplicationsResponseObject, error) {
@@ -76,6 +78,11 @@ func (a *API) RevokeOAuthClient(ctx context.Context, r api.RevokeOAuthClientRequ
 // ListAudit lists what applications and assistants did.
 func (a *API) ListAudit(ctx context.Context, r api.ListAuditRequestObject) (api.ListAuditResponseObject, error) {
 	filter := audit.Filter{UserID: r.Params.UserID, Action: value(r.Params.Action), ClientID: value(r.Params.ClientID)}
+	for name, text := range map[string]string{"action": filter.Action, "client_id": filter.ClientID} {
+		if !utf8.ValidString(text) || strings.ContainsRune(text, 0) {
+			return nil, fault.Validation("%s must be UTF-8 without the character U+0000", name)
+		}
+	}
 	if r.Params.Area != nil {
 		filter.Area = audit.Area(*r.Params.Area)
 	}

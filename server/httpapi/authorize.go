@@ -9,6 +9,7 @@ import (
 	"html/template"
 	"math"
 	"net/http"
+	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -63,9 +64,6 @@ func (a *API) browserCookie() (name string, secure bool) {
 	return "bough_oauth", false
 }
 
-// browserLength is how long the secret in the cookie is.
-const browserLength = 43
-
 func (a *API) browser(c *gin.Context) string {
 	name, _ := a.browserCookie()
 	cookie, err := c.Request.Cookie(name)
@@ -83,17 +81,28 @@ func (a *API) setBrowser(c *gin.Context, browser string) {
 
 // authorize takes an authorization request and sends the browser on to the page that asks the user.
 func (a *API) authorize(c *gin.Context) {
+	// What cannot be read is not left out: the application would miss its state, or be sent where it did not ask.
+	query, err := url.ParseQuery(c.Request.URL.RawQuery)
+	if err != nil {
+		a.authorizeError(c, errNotQuery)
+		return
+	}
 	browser := a.browser(c)
-	if len(browser) != browserLength {
+	if !oauth.IsBrowser(browser) {
 		browser = oauth.NewBrowser()
 		a.setBrowser(c, browser)
 	}
-	request, err := a.OAuth.Begin(c.Request.Context(), c.Request.URL.Query(), browser, clientOf(c))
+	request, err := a.OAuth.Begin(c.Request.Context(), query, browser, clientOf(c))
 	if err != nil {
 		a.authorizeError(c, err)
 		return
 	}
 	redirectTo(c, a.MCPPath+"/oauth/authorize/"+request.ID.String())
+}
+
+var errNotQuery = &oauth.PageError{
+	Title: "The request is not valid", Message: "The application that sent you here sent parameters that are not encoded as they should be.",
+	Status: http.StatusBadRequest,
 }
 
 // redirectTo sends the browser on by GET, whatever it came with (RFC 9700, section 4.12).
@@ -177,6 +186,10 @@ func (a *API) step(c *gin.Context, request *oauth.Request, get func(string) stri
 		}
 	case "code":
 		again.Step = stepCode
+		if again.Email == "" || strings.TrimSpace(get("code")) == "" {
+			err = fault.Validation("Enter the six digits from the mail.")
+			break
+		}
 		fresh, err = a.OAuth.SignInWithCode(ctx, request.ID, browser, again.Email, strings.TrimSpace(get("code")), where)
 	case "sign-out":
 		if err = a.OAuth.SignOut(ctx, browser); err == nil {

@@ -31,9 +31,12 @@ func (a *API) registerOAuth(engine *gin.Engine) {
 	if a.OAuth == nil {
 		return
 	}
-	engine.GET(serverMetadataPath, a.authorizationServer)
-	engine.GET(resourceMetadataPath, a.protectedResource)
-	engine.GET(resourceMetadataPath+a.MCPPath, a.protectedResource)
+	for path, document := range map[string]gin.HandlerFunc{
+		serverMetadataPath: a.authorizationServer, resourceMetadataPath: a.protectedResource, resourceMetadataPath + a.MCPPath: a.protectedResource,
+	} {
+		engine.GET(path, document)
+		engine.HEAD(path, document)
+	}
 	group := engine.Group(a.MCPPath+"/oauth", limitTime, func(c *gin.Context) {
 		c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, maxForm)
 		c.Header("Cache-Control", noStore)

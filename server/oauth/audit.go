@@ -27,7 +27,10 @@ func record(ctx context.Context, q *db.Queries, e entry) error {
 		return err
 	}
 	params := db.RecordAuditParams{
-		Area: "oauth", Action: e.action, Outcome: "ok", ClientID: &e.client, ClientName: &e.name, IP: &e.ip, Details: details,
+		Area: "oauth", Action: e.action, Outcome: "ok", ClientID: &e.client, ClientName: &e.name, Details: details,
+	}
+	if e.ip != "" {
+		params.IP = &e.ip
 	}
 	if e.denied {
 		params.Outcome = "denied"

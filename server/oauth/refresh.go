@@ -54,6 +54,8 @@ func (s *Service) refresh(ctx context.Context, r TokenRequest, w Where) (*TokenR
 		switch {
 		case row.Expired || row.GrantExpired:
 			return ErrInvalidGrant.say("the refresh token has expired; the user must connect again")
+		case row.Resource != s.cfg.Resource():
+			return errMoved
 		case len(intersection(asked, row.GrantScopes)) < len(asked):
 			return ErrInvalidScope.say("scope must not name more than the user allowed")
 		}

@@ -59,9 +59,12 @@ func is256Bits(text string) bool {
 // NewBrowser returns a secret by which a browser is known, for a cookie.
 func NewBrowser() string { return randomText() }
 
+// IsBrowser reports whether the text can be a browser's secret.
+func IsBrowser(text string) bool { return is256Bits(text) }
+
 // browserHash returns the hash of a browser's secret, and an error for what is none.
 func browserHash(browser string) ([]byte, error) {
-	if !is256Bits(browser) {
+	if !IsBrowser(browser) {
 		return nil, pageError(http.StatusBadRequest, "Your browser is not known",
 			"The cookie that belongs to this page did not arrive. Allow cookies for this site, go back to the application and connect again.")
 	}

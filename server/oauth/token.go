@@ -102,6 +102,8 @@ func (s *Service) redeem(ctx context.Context, r TokenRequest, w Where) (*TokenRe
 			return ErrInvalidGrant.say("code_verifier does not belong to the code_challenge of the authorization request")
 		case row.UserDisabled:
 			return ErrInvalidGrant.say("the account is disabled")
+		case row.Resource != s.cfg.Resource():
+			return errMoved
 		}
 		spent, err := q.UseOAuthCode(ctx, hash)
 		if err != nil {
@@ -176,6 +178,10 @@ func (s *Service) issue(ctx context.Context, q *db.Queries, p pair) (*TokenRespo
 		Scope: strings.Join(p.scopes, " "),
 	}, nil
 }
+
+// errMoved is for what was allowed before the endpoint got another URL. Tokens of it would not be accepted, and a client
+// that gets them nevertheless would ask for the next ones for ever; so it learns to ask the user again.
+var errMoved = ErrInvalidGrant.say("the grant is for another URL than the MCP server has now; the user must connect again")
 
 // errOtherClient says that a code or refresh token is not the client's.
 var errOtherClient = ErrInvalidGrant.say("it was issued to another client")
