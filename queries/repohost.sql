@@ -109,7 +109,10 @@ where (sqlc.narg(repository)::text is null or lower(c.repository) = lower(sqlc.n
   and (sqlc.narg(status)::repohost_delivery_status is null or d.status = sqlc.narg(status));
 
 -- name: SweepRepohostDeliveries :execrows
-delete from repohost_deliveries where received_at < now() - interval '30 days';
+-- Forgets old deliveries, but none of a pull request that is open: the newest of those would count if it came again.
+delete from repohost_deliveries d
+where d.received_at < now() - interval '30 days'
+  and not exists (select from repohost_pull_requests p where p.id = d.pull_request_id and p.state = 'open');
 
 -- name: EnsurePullRequest :exec
 -- Makes the row of a pull request that was not heard of before, so that it can be locked. version 0 says that no event

@@ -101,9 +101,9 @@ create table repohost_deliveries (
 create index repohost_deliveries_received_at_idx on repohost_deliveries (received_at desc, id desc);
 create index repohost_deliveries_pull_request_id_idx on repohost_deliveries (pull_request_id);
 
-comment on table repohost_deliveries is 'Deliveries whose signature was right, for 30 days. Bodies are not kept.';
-comment on column repohost_deliveries.delivery_id is 'The repository host''s id of it. It is not signed, so it proves nothing: ids of one configuration say nothing about another''s, and a known body is a duplicate whatever its id.';
-comment on column repohost_deliveries.body_hash is 'SHA-256 of the body.';
+comment on table repohost_deliveries is 'Deliveries whose signature was right, for 30 days and as long as their pull request is open. Bodies are not kept.';
+comment on column repohost_deliveries.delivery_id is 'The repository host''s id of it. It is not signed, so it proves nothing: ids of one configuration say nothing about another''s, and a known payload is a duplicate whatever its id.';
+comment on column repohost_deliveries.body_hash is 'SHA-256 of the payload.';
 
 create index branches_repohost_idx on branches (lower(repohost_repo), repohost_pr_number)
     where deleted_at is null and repohost_repo is not null;

@@ -3,12 +3,16 @@ package server
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"net/url"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/spf13/pflag"
+	"golang.org/x/net/idna"
 
 	"github.com/boughdb/bough/server/oauth/redirect"
 )
@@ -108,7 +112,8 @@ func (c *MCPConfig) check(public string) error {
 }
 
 // checkIssuer says what is wrong with the URL that tokens, metadata and redirects are bound to. A path would make clients
-// look for the metadata where this server does not have it (RFC 8414, section 3.1).
+// look for the metadata where this server does not have it (RFC 8414, section 3.1), and they compare the URL letter by
+// letter with what their own library made of it.
 func checkIssuer(public string) error {
 	u, err := url.Parse(public)
 	switch {
@@ -117,5 +122,39 @@ func checkIssuer(public string) error {
 	case strings.Trim(u.Path, "/") != "":
 		return fmt.Errorf("public-base-url: %q has a path, with which OAuth's metadata would not be found; serve Bough at the root of a host, or set mcp.oauth.enabled=false", public)
 	}
+	usual, err := usualOrigin(u)
+	if err != nil {
+		return fmt.Errorf("public-base-url: %q %w", public, err)
+	}
+	if strings.TrimSuffix(public, "/") != usual {
+		return fmt.Errorf("public-base-url: %q must be written %q, as browsers and OAuth clients write it", public, usual)
+	}
 	return nil
+}
+
+// usualOrigin returns scheme, host and port of a URL as browsers write them (WHATWG URL, section 4.5).
+func usualOrigin(u *url.URL) (string, error) {
+	scheme, host, port := strings.ToLower(u.Scheme), strings.ToLower(u.Hostname()), u.Port()
+	if addr, err := netip.ParseAddr(host); err == nil {
+		host = addr.String()
+		if addr.Is6() {
+			host = "[" + host + "]"
+		}
+	} else if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
+		// Of others the rules are not asked: names with an underscore are against them, and in use within networks.
+		if host, err = idna.Lookup.ToASCII(host); err != nil {
+			return "", errors.New("has a host that is neither a name nor an address")
+		}
+	}
+	if port != "" {
+		n, err := strconv.ParseUint(port, 10, 16)
+		if err != nil || n == 0 {
+			return "", errors.New("has a port that is not a number from 1 to 65535")
+		}
+		port = strconv.FormatUint(n, 10)
+	}
+	if port == "" || scheme == "https" && port == "443" || scheme == "http" && port == "80" {
+		return scheme + "://" + host, nil
+	}
+	return scheme + "://" + host + ":" + port, nil
 }

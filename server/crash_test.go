@@ -25,7 +25,7 @@ func newInstallation(t *testing.T) installation {
 	t.Helper()
 	s := servertest.Databases(t)
 	s.Exec(t, s.Main, "create table t (id int primary key, v text); insert into t select g, 'main' from generate_series(1, 100) g")
-	return installation{s, []string{"--database-url", s.Main, "--control-database-url", s.Control, "--pool.total", "10"}}
+	return installation{s, []string{"--database-url", s.Main, "--control-database-url", s.Control, "--data-dir", t.TempDir(), "--pool.total", "10"}}
 }
 
 // rows is what identifies the state of a database: how many rows, and how many of them a branch wrote.

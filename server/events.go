@@ -15,6 +15,7 @@ import (
 
 	"github.com/boughdb/bough/server/duration"
 	"github.com/boughdb/bough/server/events"
+	"github.com/boughdb/bough/server/safedial"
 )
 
 // EventsConfig are the settings of events and webhooks.
@@ -32,7 +33,7 @@ func (c *EventsConfig) settings(f *pflag.FlagSet) {
 	}
 	f.Var(durationVar(&c.ExpiringNotice, "1h"), "events.expiring-notice", "how long before a branch expires its webhooks are told")
 	f.Var(durationVar(&c.Retention, "30d"), "events.retention", "how long events and their deliveries are kept")
-	f.BoolVar(&c.AllowPrivateTargets, "events.allow-private-targets", false, "let webhooks go to private networks and this machine, and over plain http")
+	f.BoolVar(&c.AllowPrivateTargets, "events.allow-private-targets", false, "let webhooks, and reports to repository hosts, go to private networks and this machine, and over plain http")
 	f.StringSliceVar(&c.Retries, "events.retries", retries, "waits before the second try of a delivery and those that follow")
 }
 
@@ -72,12 +73,17 @@ func (s *server) newEvents() error {
 		return err
 	}
 	s.events = events.New(s.planes.Control, events.Config{
-		Vault: vault, AllowLoopback: s.cfg.servesThisMachineOnly(), AllowPrivate: s.cfg.Events.AllowPrivateTargets,
-		Retries: retries, Retention: s.cfg.Events.Retention,
+		Vault: vault, Targets: s.cfg.targets(), Retries: retries, Retention: s.cfg.Events.Retention,
 	}, s.log)
 	s.branches.SetPublisher(s.events.Publish)
 	s.registry.MustRegister(pendingCollector{s.events, s.log})
 	return nil
+}
+
+// targets says where requests to the URLs of administrators may go.
+func (c *Config) targets() safedial.Options {
+	private := c.Events.AllowPrivateTargets
+	return safedial.Options{AllowLoopback: private || c.servesThisMachineOnly(), AllowPrivate: private, Setting: "events.allow_private_targets"}
 }
 
 // servesThisMachineOnly reports whether nobody on another machine is meant to reach the server: it listens on a loopback

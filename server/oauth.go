@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"net/netip"
 	"net/url"
 	"time"
 
@@ -27,13 +28,25 @@ func (s *server) newOAuth() error {
 	if !s.cfg.MCP.Enabled || !s.cfg.MCP.OAuth.Enabled {
 		return nil
 	}
-	if u, err := url.Parse(s.cfg.BaseURL()); err == nil && u.Scheme != "https" && !isLoopback(u.Hostname()) {
+	switch u, err := url.Parse(s.cfg.BaseURL()); {
+	case err != nil:
+	case s.cfg.PublicBaseURL == "" && isEverywhere(u.Hostname()):
+		s.log.Warn("OAuth does not work, since nobody can reach the URL that it tells clients", "url", s.cfg.BaseURL(),
+			"advice", "set public-base-url to the https URL under which clients reach the server, or mcp.oauth.enabled=false")
+	case u.Scheme != "https" && !isLoopback(u.Hostname()):
 		s.log.Warn("OAuth's tokens can be read on the way, since public-base-url is not https", "url", s.cfg.BaseURL(),
 			"advice", "put a proxy with TLS in front and set public-base-url to its https URL")
 	}
 	var err error
 	s.oauth, err = oauth.New(s.planes.Control, s.users, s.oauthConfig(), s.log)
 	return err
+}
+
+// isEverywhere reports whether a host stands for all addresses of the machine: a server can listen there, and a client
+// cannot connect.
+func isEverywhere(host string) bool {
+	addr, err := netip.ParseAddr(host)
+	return host == "" || err == nil && addr.IsUnspecified()
 }
 
 // oauthNotified forgets tokens that the cache may not answer for any more.

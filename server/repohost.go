@@ -24,6 +24,6 @@ func (s *server) newRepohost() error {
 	if err != nil {
 		return err
 	}
-	s.repohost = repohost.New(s.planes.Control, s.branches, vault, s.log)
+	s.repohost = repohost.New(s.planes.Control, s.branches, vault, s.cfg.targets(), s.log)
 	return nil
 }

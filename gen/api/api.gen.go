@@ -719,7 +719,7 @@ type Application struct {
 	CreatedAt  time.Time          `json:"created_at"`
 	ID         openapi_types.UUID `json:"id"`
 
-	// LastUsedAt When it last got tokens.
+	// LastUsedAt When it last got or used tokens, to a few minutes.
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Scopes     []string   `json:"scopes"`
 }
@@ -765,7 +765,7 @@ type AuditList struct {
 type Branch struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy The id of the user or service key that made it.
+	// CreatedBy The id of the user, service key or repository configuration that made it.
 	CreatedBy string `json:"created_by"`
 
 	// DataCloneMode `schema_only`: the parent's schema without rows. `full_clone`: schema and all rows. `seed_data`: the schema,
@@ -1158,7 +1158,7 @@ type ErrorReasons string
 
 // EventPayload The body that was sent.
 type EventPayload struct {
-	// Data The branch as the API shows it, without its database's name; `actor` is who asked for it.
+	// Data The branch as the API shows it, without its database's name; `actor` is the user, service key or repository configuration that asked for it.
 	Data map[string]interface{} `json:"data"`
 
 	// Timestamp When it happened.
@@ -1374,7 +1374,8 @@ type PutRepohostConfigRequest struct {
 
 	// APIURL Where the repository host's API is, to report to: `https://github.example.com/api/v3`,
 	// `https://gitea.example.com/api/v1`, `https://gitlab.example.com/api/v4`. With the provider `github` or
-	// `gitlab` and without it, github.com or gitlab.com.
+	// `gitlab` and without it, github.com or gitlab.com. It must be `https` at an address of the public internet, unless
+	// the server's setting `events.allow_private_targets` allows more.
 	APIURL json.RawMessage `json:"api_url,omitempty"`
 
 	// AutoCreateOnPR Make a branch when a pull request is opened (default true).

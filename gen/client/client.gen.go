@@ -876,7 +876,7 @@ type Application struct {
 	CreatedAt  time.Time          `json:"created_at"`
 	ID         openapi_types.UUID `json:"id"`
 
-	// LastUsedAt When it last got tokens.
+	// LastUsedAt When it last got or used tokens, to a few minutes.
 	LastUsedAt *time.Time `json:"last_used_at"`
 	Scopes     []string   `json:"scopes"`
 }
@@ -1008,7 +1008,7 @@ type BatchResult struct {
 type Branch struct {
 	CreatedAt time.Time `json:"created_at"`
 
-	// CreatedBy The id of the user or service key that made it.
+	// CreatedBy The id of the user, service key or repository configuration that made it.
 	CreatedBy string `json:"created_by"`
 
 	// DataCloneMode `schema_only`: the parent's schema without rows. `full_clone`: schema and all rows. `seed_data`: the schema,
@@ -1424,7 +1424,7 @@ type ErrorDetails = json.RawMessage
 
 // EventPayload The body that was sent.
 type EventPayload struct {
-	// Data The branch as the API shows it, without its database's name; `actor` is who asked for it.
+	// Data The branch as the API shows it, without its database's name; `actor` is the user, service key or repository configuration that asked for it.
 	Data map[string]interface{} `json:"data"`
 
 	// Timestamp When it happened.
@@ -1741,7 +1741,8 @@ type PutRepohostConfigRequest struct {
 
 	// APIURL Where the repository host's API is, to report to: `https://github.example.com/api/v3`,
 	// `https://gitea.example.com/api/v1`, `https://gitlab.example.com/api/v4`. With the provider `github` or
-	// `gitlab` and without it, github.com or gitlab.com.
+	// `gitlab` and without it, github.com or gitlab.com. It must be `https` at an address of the public internet, unless
+	// the server's setting `events.allow_private_targets` allows more.
 	APIURL json.RawMessage `json:"api_url,omitempty"`
 
 	// AutoCreateOnPR Make a branch when a pull request is opened (default true).
@@ -3316,6 +3317,9 @@ type AuthorizeParams struct {
 
 	// Resource The MCP server's URL (RFC 8707); the default.
 	Resource *string `form:"resource,omitempty" json:"resource,omitempty"`
+
+	// Prompt `login` has the user sign in again; `none` is answered with `login_required` or `consent_required`, since nothing is allowed unasked.
+	Prompt *string `form:"prompt,omitempty" json:"prompt,omitempty"`
 }
 
 // GetOpenAPIParams defines parameters for GetOpenAPI.
@@ -5165,7 +5169,7 @@ type ClientInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes any type of body and a specified content type.
@@ -5183,7 +5187,7 @@ type ClientInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/json` content type.
@@ -5201,7 +5205,7 @@ type ClientInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/x-www-form-urlencoded` content type.
@@ -5219,7 +5223,7 @@ type ClientInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes any type of body and a specified content type.
@@ -5237,7 +5241,7 @@ type ClientInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/json` content type.
@@ -5255,7 +5259,7 @@ type ClientInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/x-www-form-urlencoded` content type.
@@ -7560,7 +7564,7 @@ func (c *Client) ReplaceRecord(ctx context.Context, table Table, id RecordKey, p
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes any type of body and a specified content type.
@@ -7588,7 +7592,7 @@ func (c *Client) ReceiveRepohostWebhookWithBody(ctx context.Context, contentType
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/json` content type.
@@ -7616,7 +7620,7 @@ func (c *Client) ReceiveRepohostWebhook(ctx context.Context, body ReceiveRepohos
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/x-www-form-urlencoded` content type.
@@ -7644,7 +7648,7 @@ func (c *Client) ReceiveRepohostWebhookWithFormdataBody(ctx context.Context, bod
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes any type of body and a specified content type.
@@ -7672,7 +7676,7 @@ func (c *Client) ReceiveRepohostWebhookForWithBody(ctx context.Context, configID
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/json` content type.
@@ -7700,7 +7704,7 @@ func (c *Client) ReceiveRepohostWebhookFor(ctx context.Context, configID string,
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/x-www-form-urlencoded` content type.
@@ -13095,6 +13099,18 @@ func NewAuthorizeRequest(server string, params *AuthorizeParams) (*http.Request,
 
 		}
 
+		if params.Prompt != nil {
+
+			if queryFrag, err := runtime.StyleParamWithOptions("form", true, "prompt", *params.Prompt, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationQuery, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			} else {
+				for _, qp := range strings.Split(queryFrag, "&") {
+					rawQueryFragments = append(rawQueryFragments, qp)
+				}
+			}
+
+		}
+
 		if encoded := queryValues.Encode(); encoded != "" {
 			rawQueryFragments = append(rawQueryFragments, encoded)
 		}
@@ -15409,7 +15425,7 @@ type ClientWithResponsesInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -15427,7 +15443,7 @@ type ClientWithResponsesInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -15445,7 +15461,7 @@ type ClientWithResponsesInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
@@ -15463,7 +15479,7 @@ type ClientWithResponsesInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -15481,7 +15497,7 @@ type ClientWithResponsesInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -15499,7 +15515,7 @@ type ClientWithResponsesInterface interface {
 	// `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 	// that is wrong, and a repository without a configuration get one and the same 401.
 	//
-	// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+	// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 	// became of it and does nothing.
 	//
 	// Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
@@ -26952,7 +26968,7 @@ func (c *ClientWithResponses) ReplaceRecordWithResponse(ctx context.Context, tab
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -26976,7 +26992,7 @@ func (c *ClientWithResponses) ReceiveRepohostWebhookWithBodyWithResponse(ctx con
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -27000,7 +27016,7 @@ func (c *ClientWithResponses) ReceiveRepohostWebhookWithResponse(ctx context.Con
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).
@@ -27024,7 +27040,7 @@ func (c *ClientWithResponses) ReceiveRepohostWebhookWithFormdataBodyWithResponse
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -27048,7 +27064,7 @@ func (c *ClientWithResponses) ReceiveRepohostWebhookForWithBodyWithResponse(ctx 
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
@@ -27072,7 +27088,7 @@ func (c *ClientWithResponses) ReceiveRepohostWebhookForWithResponse(ctx context.
 // `X-Gitlab-Token` (GitLab). A missing signature, SHA-1 alone, the same header twice, one signature of several
 // that is wrong, and a repository without a configuration get one and the same 401.
 //
-// Answers at once; branches follow by durable jobs. A delivery, or a body, that came before is answered with what
+// Answers at once; branches follow by durable jobs. A delivery, or a payload, that came before is answered with what
 // became of it and does nothing.
 //
 // Takes a body of the `application/x-www-form-urlencoded` content type, and returns a wrapper object for the known response body format(s).

@@ -1368,14 +1368,14 @@ type RepohostConfig struct {
 	LastReportError *string
 }
 
-// Deliveries whose signature was right, for 30 days. Bodies are not kept.
+// Deliveries whose signature was right, for 30 days and as long as their pull request is open. Bodies are not kept.
 type RepohostDelivery struct {
 	ID       uuid.UUID
 	ConfigID uuid.UUID
 	Provider RepohostProvider
-	// The repository host's id of it. It is not signed, so it proves nothing: ids of one configuration say nothing about another's, and a known body is a duplicate whatever its id.
+	// The repository host's id of it. It is not signed, so it proves nothing: ids of one configuration say nothing about another's, and a known payload is a duplicate whatever its id.
 	DeliveryID string
-	// SHA-256 of the body.
+	// SHA-256 of the payload.
 	BodyHash      []byte
 	Event         string
 	Action        *string

@@ -1178,9 +1178,12 @@ func (q *Queries) SweepPullRequests(ctx context.Context) (int64, error) {
 }
 
 const sweepRepohostDeliveries = `-- name: SweepRepohostDeliveries :execrows
-delete from repohost_deliveries where received_at < now() - interval '30 days'
+delete from repohost_deliveries d
+where d.received_at < now() - interval '30 days'
+  and not exists (select from repohost_pull_requests p where p.id = d.pull_request_id and p.state = 'open')
 `
 
+// Forgets old deliveries, but none of a pull request that is open: the newest of those would count if it came again.
 func (q *Queries) SweepRepohostDeliveries(ctx context.Context) (int64, error) {
 	result, err := q.db.Exec(ctx, sweepRepohostDeliveries)
 	if err != nil {

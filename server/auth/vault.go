@@ -119,11 +119,24 @@ func (v *Vault) find(id []byte) (vaultKey, bool) {
 	return known()
 }
 
-// Outdated reports whether a secret should be encrypted anew: with the key that is used now.
-func (v *Vault) Outdated(sealed []byte) bool {
+// Renew returns a secret sealed with the key that is used now, nil where it is already or where there is none. The error
+// is ErrSealed when no key opens it.
+func (v *Vault) Renew(sealed []byte, name string) ([]byte, error) {
+	if sealed == nil {
+		return nil, nil
+	}
+	plain, err := v.Open(sealed, name)
+	if err != nil || !v.outdated(sealed) {
+		return nil, err
+	}
+	return v.Seal(plain, name)
+}
+
+// outdated reports whether a secret was sealed with another key than the one that is used now.
+func (v *Vault) outdated(sealed []byte) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return sealed != nil && len(v.keys) > 0 && !bytes.HasPrefix(sealed, v.keys[0].id)
+	return len(v.keys) > 0 && !bytes.HasPrefix(sealed, v.keys[0].id)
 }
 
 // current returns the key that encrypts, and makes the file where there is none.

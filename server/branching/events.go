@@ -46,7 +46,7 @@ type told struct {
 	RepohostRepo     *string          `json:"repohost_repo,omitempty"`
 	RepohostPRNumber *int32           `json:"repohost_pr_number,omitempty"`
 	RepohostPRURL    *string          `json:"repohost_pr_url,omitempty"`
-	// Actor is the user or service key that asked for it; nil when nobody did.
+	// Actor is the user, service key or repository configuration that asked for it; nil when nobody did.
 	Actor *string `json:"actor"`
 	occasion
 }

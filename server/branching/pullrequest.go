@@ -72,13 +72,16 @@ func roomFor(ctx context.Context, q *db.Queries, params CreateParams) (*Branch, 
 func (s *Service) SetExpiry(ctx context.Context, p *auth.Principal, id uuid.UUID, at *time.Time) error {
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		_, err := q.SetBranchExpiry(ctx, db.SetBranchExpiryParams{ID: id, ExpiresAt: at})
+		b, err := q.SetBranchExpiry(ctx, db.SetBranchExpiryParams{ID: id, ExpiresAt: at})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return notFound(id.String())
 		}
 		if err != nil {
 			return fmt.Errorf("setting the expiry: %w", err)
 		}
-		return record(ctx, q, id, db.BranchActionUpdated, p.Actor(), db.ActivityStatusSuccess, 0, map[string]any{"expires_at": at})
+		if err := record(ctx, q, id, db.BranchActionUpdated, p.Actor(), db.ActivityStatusSuccess, 0, map[string]any{"expires_at": at}); err != nil {
+			return err
+		}
+		return s.tell(ctx, tx, eventUpdated, b, p.Actor(), occasion{Changed: []string{"expires_at"}})
 	})
 }

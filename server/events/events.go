@@ -52,8 +52,8 @@ var (
 type Config struct {
 	// Vault encrypts the secrets of webhooks in the control database.
 	Vault *auth.Vault
-	// AllowLoopback lets webhooks go to this machine, AllowPrivate also to private networks and over plain http.
-	AllowLoopback, AllowPrivate bool
+	// Targets says where webhooks may go. Where private networks are allowed, so is plain http.
+	Targets safedial.Options
 	// Retries are the waits before the second try and those that follow; a delivery is given up when all have failed.
 	Retries []time.Duration
 	// Retention is how long deliveries that have ended, and events, are kept.
@@ -71,15 +71,14 @@ type Service struct {
 	cfg    Config
 	log    *slog.Logger
 	vault  *auth.Vault
-	dial   safedial.Options
 	client *http.Client
 	jobs   *river.Client[pgx.Tx]
 }
 
 // New returns the service. SetJobs must follow before anything is published.
 func New(pool *pgxpool.Pool, cfg Config, log *slog.Logger) *Service {
-	dial := safedial.Options{AllowLoopback: cfg.AllowLoopback || cfg.AllowPrivate, AllowPrivate: cfg.AllowPrivate, Timeout: tryTimeout}
-	return &Service{pool: pool, cfg: cfg, log: log, vault: cfg.Vault, dial: dial, client: safedial.Client(dial)}
+	cfg.Targets.Timeout = tryTimeout
+	return &Service{pool: pool, cfg: cfg, log: log, vault: cfg.Vault, client: safedial.Client(cfg.Targets)}
 }
 
 // SetJobs gives the service the queue that deliveries go into.

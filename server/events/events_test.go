@@ -20,6 +20,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/pgtest"
 	"github.com/boughdb/bough/server/postgres"
+	"github.com/boughdb/bough/server/safedial"
 )
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
@@ -144,7 +145,7 @@ func newService(t *testing.T) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := New(pool, Config{Vault: vault, AllowLoopback: true, Retention: 30 * 24 * time.Hour}, slog.New(slog.DiscardHandler))
+	s := New(pool, Config{Vault: vault, Targets: safedial.Options{AllowLoopback: true}, Retention: 30 * 24 * time.Hour}, slog.New(slog.DiscardHandler))
 	jobs, err := river.NewClient(riverpgxv5.New(pool), &river.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -286,6 +287,44 @@ func TestClaims(t *testing.T) {
 	stale := time.Now().Add(-time.Hour)
 	if _, err := q.RecordAttempt(t.Context(), db.RecordAttemptParams{ID: id, Lease: &stale, Attempt: []byte(`{}`), Keep: 1, Status: db.DeliveryStatusFailed}); !none(err) {
 		t.Errorf("a stale worker's record: %v", err)
+	}
+}
+
+// A secret that no key opens is no endless loop of jobs: the try counts, and says what is wrong.
+func TestDeliveryThatCannotBeSigned(t *testing.T) {
+	t.Parallel()
+	s := newService(t)
+	s.cfg.Retries = []time.Duration{time.Minute}
+	w := s.hook(t, "*")
+	if _, err := s.pool.Exec(t.Context(), "update webhook_secrets set secret = '0123456789'"); err != nil {
+		t.Fatal(err)
+	}
+	p := &auth.Principal{Service: true, Admin: true}
+	d, err := s.Test(t.Context(), p, w.ID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, want := range []db.DeliveryStatus{db.DeliveryStatusPending, db.DeliveryStatusFailed} {
+		wait, err := s.deliver(t.Context(), d.WebhookDelivery.ID)
+		if err != nil || (wait >= time.Minute) != (want == db.DeliveryStatusPending) {
+			t.Fatalf("try %d: again in %s, %v", i+1, wait, err)
+		}
+		if d, err = s.Delivery(t.Context(), p, d.WebhookDelivery.ID); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(d.WebhookDelivery.Attempts); d.WebhookDelivery.Status != want || !strings.Contains(got, "cannot be signed: the secret was encrypted with a key") {
+			t.Errorf("after try %d: %s, %s", i+1, d.WebhookDelivery.Status, got)
+		}
+		if _, err := s.pool.Exec(t.Context(), "update webhook_deliveries set due_at = now()"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Rotating the secret mends it at once, although the old one would sign too for a day.
+	if _, err := s.RotateSecret(t.Context(), p, w.ID, nil, false); err != nil {
+		t.Fatal(err)
+	}
+	if secrets, err := s.secrets(t.Context(), db.New(s.pool), w.ID); err != nil || len(secrets) != 1 {
+		t.Errorf("%d secrets sign after a rotation, %v", len(secrets), err)
 	}
 }
 

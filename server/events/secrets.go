@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/fault"
 )
 
@@ -59,19 +61,22 @@ func (s *Service) insertSecret(ctx context.Context, q *db.Queries, webhook uuid.
 	return nil
 }
 
-// secrets returns what a webhook's deliveries are signed with, the current secret first.
+// secrets returns what a webhook's deliveries are signed with, the current secret first. One that was rotated away and
+// that no key opens, which may be what it was rotated for, is left out.
 func (s *Service) secrets(ctx context.Context, q *db.Queries, webhook uuid.UUID) ([][]byte, error) {
 	rows, err := q.ListWebhookSecrets(ctx, webhook)
 	if err != nil {
 		return nil, fmt.Errorf("reading a webhook's secrets: %w", err)
 	}
-	out := make([][]byte, len(rows))
-	for i, row := range rows {
+	out := make([][]byte, 0, len(rows))
+	for _, row := range rows {
 		secret, err := s.vault.Open(row.Secret, row.ID.String())
-		if err != nil {
+		switch {
+		case err == nil:
+			out = append(out, []byte(secret))
+		case row.ExpiresAt == nil || !errors.Is(err, auth.ErrSealed):
 			return nil, err
 		}
-		out[i] = []byte(secret)
 	}
 	return out, nil
 }
@@ -85,17 +90,17 @@ func (s *Service) Ensure(ctx context.Context) error {
 			return fmt.Errorf("reading the secrets of webhooks: %w", err)
 		}
 		for _, row := range rows {
-			plain, err := s.vault.Open(row.Secret, row.ID.String())
-			if err != nil {
-				s.log.Error("a webhook's secret cannot be read; rotate it", "webhook", row.WebhookID, "error", err)
+			sealed, err := s.vault.Renew(row.Secret, row.ID.String())
+			switch {
+			case errors.Is(err, auth.ErrSealed):
+				if row.ExpiresAt == nil { // else it was rotated away
+					s.log.Error("a webhook's secret cannot be read; rotate it", "webhook", row.WebhookID, "error", err)
+				}
 				continue
-			}
-			if !s.vault.Outdated(row.Secret) {
-				continue
-			}
-			sealed, err := s.vault.Seal(plain, row.ID.String())
-			if err != nil {
+			case err != nil:
 				return err
+			case sealed == nil:
+				continue
 			}
 			if err := q.SetWebhookSecret(ctx, db.SetWebhookSecretParams{ID: row.ID, Secret: sealed}); err != nil {
 				return err

@@ -32,6 +32,12 @@ type attempt struct {
 	retryAfter time.Duration
 }
 
+// failed is the attempt of a delivery that did not get as far as its endpoint.
+func failed(err error) attempt {
+	text := reason(err)
+	return attempt{At: time.Now().UTC().Truncate(time.Microsecond), Error: &text}
+}
+
 func (a attempt) succeeded() bool { return a.Status != nil && *a.Status/100 == 2 }
 
 // try sends an event once. What goes wrong is part of the attempt.

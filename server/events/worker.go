@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/http"
@@ -13,6 +14,7 @@ import (
 	"github.com/riverqueue/river"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/auth"
 )
 
 // JobKind is the kind of the jobs that deliver events.
@@ -105,10 +107,16 @@ func (s *Service) deliver(ctx context.Context, id uuid.UUID) (time.Duration, err
 		return 0, fmt.Errorf("reading an event: %w", err)
 	}
 	secrets, err := s.secrets(ctx, q, webhook.ID)
-	if err != nil {
+	var a attempt
+	switch {
+	case errors.Is(err, auth.ErrSealed):
+		// Another try of the job would end the same way; as one of the delivery it is seen, and comes to an end.
+		a = failed(fmt.Errorf("not sent, since it cannot be signed: %w", err))
+	case err != nil:
 		return 0, err
+	default:
+		a = s.try(ctx, webhook.URL, event, secrets)
 	}
-	a := s.try(ctx, webhook.URL, event, secrets)
 	if ctx.Err() != nil {
 		// It was not the endpoint that ended the try, so it does not count.
 		release, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)

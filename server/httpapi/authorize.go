@@ -272,7 +272,8 @@ func (a *API) showStep(c *gin.Context, status int, request *oauth.Request, conte
 	a.authorizationPage(c, status, content, policy)
 }
 
-// authorizationPage writes the page. It shows itself and nothing else, in no frame.
+// authorizationPage writes the page. It shows itself and nothing else, in no frame. It may be in a window that a client's
+// page opened and waits for: a Cross-Origin-Opener-Policy would take the window from it, as if the user had closed it.
 func (a *API) authorizationPage(c *gin.Context, status int, content authorizeContent, formAction string) {
 	content.Style = template.CSS(pageStyle) //nolint:gosec // a file of this program
 	var body bytes.Buffer
@@ -288,7 +289,6 @@ func (a *API) authorizationPage(c *gin.Context, status int, content authorizeCon
 	pageHeaders(c, policy)
 	noSniff(c)
 	c.Header("X-Frame-Options", "DENY")
-	c.Header("Cross-Origin-Opener-Policy", "same-origin")
 	c.Data(status, "text/html; charset=utf-8", body.Bytes())
 }
 

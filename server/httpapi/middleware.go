@@ -11,7 +11,9 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -108,6 +110,10 @@ func (a *API) decodePath(c *gin.Context) {
 		value, err := url.PathUnescape(p.Value)
 		if err != nil {
 			a.writeError(c, fault.Validation("the path parameter %s is not percent-encoded as it should be", p.Key))
+			return
+		}
+		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) { // PostgreSQL has no such text
+			a.writeError(c, fault.Validation("the path parameter %s is not UTF-8 text, or has a zero byte in it", p.Key))
 			return
 		}
 		c.Params[i].Value = value

@@ -153,6 +153,10 @@ func (a *API) writeOAuthError(c *gin.Context, err error) {
 }
 
 func (a *API) registerClient(c *gin.Context) {
+	if !a.OAuthConfig.Registration {
+		a.writeOAuthError(c, oauth.ErrRegistrationNotSupported)
+		return
+	}
 	if media, _, _ := mime.ParseMediaType(c.GetHeader("Content-Type")); media != "application/json" {
 		a.writeOAuthError(c, &oauth.Error{Code: "invalid_client_metadata", Description: "the body must be application/json", Status: http.StatusBadRequest})
 		return

@@ -107,9 +107,11 @@ func TestInvalidRepohostConfigs(t *testing.T) {
 		`{"repository":"a/b","api_token":"x"}`:                                         "needs api_url",
 		`{"repository":"a/b","api_token":"a\r\nb: c","provider":"github"}`:             "control characters",
 		`{"repository":"a/b","api_token":"x","provider":"gitea"}`:                      "needs api_url",
-		`{"repository":"a/b","api_url":"ftp://x"}`:                                     "http or https",
-		`{"repository":"a/b","api_url":"https://u:p@x/"}`:                              "without user",
+		`{"repository":"a/b","api_url":"ftp://x"}`:                                     "must begin with https://",
+		`{"repository":"a/b","api_url":"https://u:p@x/"}`:                              "user name",
 		`{"repository":"a/b","api_url":"https://x/?a=b"}`:                              "query",
+		`{"repository":"a/b","api_url":"https://169.254.169.254/latest"}`:              "link-local",
+		`{"repository":"a/b","api_url":"http://gitea.example/api/v1"}`:                 "events.allow_private_targets",
 		`{"repository":"a/b","auto_create_on_pr":null}`:                                "null",
 		`{"repository":"a/b","webhook_secret":"12345678","webhook_secret":"12345678"}`: "twice",
 	} {

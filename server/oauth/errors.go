@@ -37,8 +37,10 @@ var (
 	ErrUnsupportedGrantType     = &Error{Code: "unsupported_grant_type", Status: http.StatusBadRequest}
 	ErrInvalidRedirectURI       = &Error{Code: "invalid_redirect_uri", Status: http.StatusBadRequest}
 	ErrInvalidClientMetadata    = &Error{Code: "invalid_client_metadata", Status: http.StatusBadRequest}
-	ErrRegistrationNotSupported = &Error{Code: "registration_not_supported", Status: http.StatusForbidden}
-	ErrTooManyRequests          = &Error{Code: "too_many_requests", Status: http.StatusTooManyRequests}
+	ErrRegistrationNotSupported = &Error{
+		Code: "registration_not_supported", Description: "clients cannot register themselves here; ask the administrator", Status: http.StatusForbidden,
+	}
+	ErrTooManyRequests = &Error{Code: "too_many_requests", Status: http.StatusTooManyRequests}
 )
 
 // say returns a copy of the error with its description.

@@ -33,7 +33,7 @@ const (
 // Register makes a client. It gets no secret, whatever way it would like to authenticate: all clients are public.
 func (s *Service) Register(ctx context.Context, r Registration, w Where) (Client, error) {
 	if !s.cfg.Registration {
-		return Client{}, ErrRegistrationNotSupported.say("clients cannot register themselves here; ask the administrator")
+		return Client{}, ErrRegistrationNotSupported
 	}
 	if err := s.limits.Take(ctx, registerNetwork, w.Network()); err != nil {
 		return Client{}, limited(err)

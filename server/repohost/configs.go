@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"regexp"
 	"strings"
 	"time"
@@ -301,7 +300,7 @@ func (s *Service) mergeAPI(cfg *Config, change Change) error {
 	if change.APIURL.Set {
 		cfg.APIURL = nil
 		if change.APIURL.Value != nil {
-			base, err := checkAPIURL(*change.APIURL.Value)
+			base, err := s.checkAPIURL(*change.APIURL.Value)
 			if err != nil {
 				return err
 			}
@@ -364,10 +363,12 @@ func checkSecret(field, secret string) error {
 	return nil
 }
 
-func checkAPIURL(text string) (string, error) {
-	u, err := url.Parse(text)
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
-		return "", fault.Field("api_url", "must be an http or https URL without user, query and fragment")
+func (s *Service) checkAPIURL(text string) (string, error) {
+	if problem := s.targets.CheckURL(text); problem != "" {
+		return "", fault.Field("api_url", "%s", problem)
+	}
+	if strings.Contains(text, "?") {
+		return "", fault.Field("api_url", "must not have a query (?): paths of the API are added to it")
 	}
 	return strings.TrimRight(text, "/"), nil
 }
@@ -375,7 +376,7 @@ func checkAPIURL(text string) (string, error) {
 // WebhookPath is where a configuration's own deliveries go.
 func WebhookPath(id uuid.UUID) string { return "/api/v1/webhooks/repohost/" + id.String() }
 
-// Ensure encrypts secrets anew that were stored before there was the present key.
+// Ensure encrypts secrets anew that were stored before there was the present key, and tells of ones that no key opens.
 func (s *Service) Ensure(ctx context.Context) error {
 	return s.inTx(ctx, func(_ pgx.Tx, q *db.Queries) error {
 		rows, err := q.ListRepohostSecrets(ctx)
@@ -388,18 +389,15 @@ func (s *Service) Ensure(ctx context.Context) error {
 				sealed *[]byte
 				name   string
 			}{{&row.WebhookSecret, secretName(row.ID)}, {&row.PreviousSecret, secretName(row.ID)}, {&row.APIToken, tokenName(row.ID)}} {
-				if !s.vault.Outdated(*secret.sealed) {
-					continue
-				}
-				plain, err := s.vault.Open(*secret.sealed, secret.name)
-				if err != nil {
-					s.log.Error("a secret of a repository's configuration cannot be read; set it again", "config", row.ID, "error", err)
-					continue
-				}
-				if *secret.sealed, err = s.vault.Seal(plain, secret.name); err != nil {
+				sealed, err := s.vault.Renew(*secret.sealed, secret.name)
+				switch {
+				case errors.Is(err, auth.ErrSealed):
+					s.log.Error("a secret of a repository's configuration cannot be read; set it again", "config", row.ID, "secret", secret.name, "error", err)
+				case err != nil:
 					return err
+				case sealed != nil:
+					*secret.sealed, changed = sealed, true
 				}
-				changed = true
 			}
 			if !changed {
 				continue

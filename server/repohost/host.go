@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/safedial"
 )
 
 const (
@@ -42,17 +43,17 @@ func apiBase(cfg Config) string {
 
 // newWebClient returns the client for reports. A redirect could take the token elsewhere, or turn a POST into a GET: it
 // is followed only within the same host, and only when the request stays what it was.
-func newWebClient() *http.Client {
-	return &http.Client{
-		Timeout: requestTimeout,
-		CheckRedirect: func(req *http.Request, via []*http.Request) error {
-			first := via[0]
-			if len(via) > 3 || req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host || req.Method != first.Method {
-				return http.ErrUseLastResponse
-			}
-			return nil
-		},
+func newWebClient(targets safedial.Options) *http.Client {
+	targets.Timeout, targets.MaxBody = requestTimeout, maxAnswer
+	web := safedial.Client(targets)
+	web.CheckRedirect = func(req *http.Request, via []*http.Request) error {
+		first := via[0]
+		if len(via) > 3 || req.URL.Scheme != first.URL.Scheme || req.URL.Host != first.URL.Host || req.Method != first.Method {
+			return http.ErrUseLastResponse
+		}
+		return nil
 	}
+	return web
 }
 
 // host speaks to a repository host about one pull request.
@@ -207,14 +208,12 @@ func (h *host) call(ctx context.Context, method, path string, in, out any) error
 		return fmt.Errorf("%s %s: %w", method, path, err)
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	data, err := io.ReadAll(resp.Body)
 	switch {
 	case err != nil:
 		return fmt.Errorf("reading the answer to %s %s: %w", method, path, err)
 	case resp.StatusCode/100 != 2:
 		return &refusal{method, path, h.messageOf(resp, data), resp.StatusCode}
-	case len(data) > maxAnswer:
-		return fmt.Errorf("the answer to %s %s is larger than %d bytes", method, path, maxAnswer)
 	case out == nil:
 		return nil
 	}

@@ -70,7 +70,7 @@ func (s *Service) Receive(ctx context.Context, d Delivery) (Answer, error) {
 	if err != nil {
 		return Answer{}, err
 	}
-	answer, err := s.record(ctx, cfg, from, d.Body, e, ignored)
+	answer, err := s.record(ctx, cfg, from, payload, e, ignored)
 	if err != nil {
 		return Answer{}, err
 	}
@@ -145,9 +145,10 @@ func (s *Service) understand(cfg Config, from dialect, payload []byte) (e event,
 
 const foreignKeyViolation = "23503"
 
-// record writes a delivery down and, unless it is ignored, what it says of its pull request, and queues the work.
-func (s *Service) record(ctx context.Context, cfg Config, from dialect, body []byte, e event, ignored string) (Answer, error) {
-	hash := sha256.Sum256(body)
+// record writes a delivery down and, unless it is ignored, what it says of its pull request, and queues the work. It is
+// known by its payload and not by its body: a form has many ways to write a payload, all of which Gitea's signature fits.
+func (s *Service) record(ctx context.Context, cfg Config, from dialect, payload []byte, e event, ignored string) (Answer, error) {
+	hash := sha256.Sum256(payload)
 	id := from.id
 	if id == "" {
 		id = hex.EncodeToString(hash[:])

@@ -25,6 +25,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/safedial"
 )
 
 // The nouns of the area.
@@ -52,12 +53,13 @@ type Service struct {
 	vault    *auth.Vault
 	log      *slog.Logger
 	jobs     *river.Client[pgx.Tx]
+	targets  safedial.Options
 	web      *http.Client
 }
 
-// New returns the service. SetJobs must be called before it is used.
-func New(pool *pgxpool.Pool, branches *branching.Service, vault *auth.Vault, log *slog.Logger) *Service {
-	return &Service{pool: pool, branches: branches, vault: vault, log: log, web: newWebClient()}
+// New returns the service. SetJobs must be called before it is used. targets says where reports may go.
+func New(pool *pgxpool.Pool, branches *branching.Service, vault *auth.Vault, targets safedial.Options, log *slog.Logger) *Service {
+	return &Service{pool: pool, branches: branches, vault: vault, log: log, targets: targets, web: newWebClient(targets)}
 }
 
 // SetJobs gives the service the queue that its work goes into.

@@ -27,6 +27,8 @@ type Options struct {
 	// AllowPrivate permits networks of a site's own: RFC 1918, RFC 6598 (shared address space) and fc00::/7. Loopback,
 	// link-local and metadata addresses are not among them.
 	AllowPrivate bool
+	// Setting names what allows more, for the words of CheckURL; "" is nothing.
+	Setting string
 	// Timeout is for a whole exchange, the answer's body included; 0 is DefaultTimeout.
 	Timeout time.Duration
 	// MaxBody is how many bytes of an answer may be read before ErrBodyTooLarge; 0 is DefaultMaxBody.
