@@ -35,7 +35,7 @@ OLDEST := $(firstword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
 
 .PHONY: test-oldest
 test-oldest: ## test the engine on the oldest PostgreSQL that is installed besides
-	$(if $(OLDEST),BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -timeout 15m ./server/pgcopy ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users ./server/httpapi ./server,@echo "no other PostgreSQL is installed")
+	$(if $(OLDEST),BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -short -timeout 15m ./server/pgcopy ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users ./server/httpapi ./server,@echo "no other PostgreSQL is installed")
 
 .PHONY: lint
 lint: generated vet lint-spec ## check code, contract and generated files

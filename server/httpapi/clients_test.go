@@ -17,10 +17,7 @@ import (
 // The clients that npm has for PostgREST and Supabase work unchanged.
 func TestPublishedClients(t *testing.T) {
 	t.Parallel()
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skip("npm is not installed, and the clients come from there")
-	}
+	npm := findNPM(t)
 	s := servertest.Databases(t)
 	me := uuid.New()
 	schema, err := os.ReadFile("testdata/clients/schema.sql")

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"net/http"
+	"os/exec"
 	"testing"
 	"time"
 
@@ -126,3 +127,16 @@ func diff[T any](t *testing.T, what string, want, got T) {
 type noContext struct{ *testing.T }
 
 func (noContext) Context() context.Context { return context.Background() }
+
+// findNPM returns where npm is, from which published clients come; the test is left out where it is not.
+func findNPM(t *testing.T) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("fetches published clients and runs them")
+	}
+	npm, err := exec.LookPath("npm")
+	if err != nil {
+		t.Skip("npm is not installed, and the clients come from there")
+	}
+	return npm
+}

@@ -35,10 +35,7 @@ type published struct {
 
 func install(t *testing.T, name string) published {
 	t.Helper()
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skip("npm is not installed, and the clients come from there")
-	}
+	npm := findNPM(t)
 	p := published{t.TempDir(), servertest.Start(t, withMCP)}
 	p.s.Exec(t, p.s.Main, library)
 	if err := os.CopyFS(p.dir, os.DirFS(filepath.Join("testdata", "mcp", name))); err != nil {

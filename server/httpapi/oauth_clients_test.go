@@ -85,10 +85,7 @@ func TestOAuthWithGo(t *testing.T) {
 // The clients that npm has, with a person who allows what they ask.
 func TestOAuthWithPublishedClients(t *testing.T) {
 	t.Parallel()
-	npm, err := exec.LookPath("npm")
-	if err != nil {
-		t.Skip("npm is not installed, and the clients come from there")
-	}
+	npm := findNPM(t)
 	dir := t.TempDir()
 	files, err := os.ReadDir("testdata/oauth")
 	if err != nil {

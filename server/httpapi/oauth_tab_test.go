@@ -27,6 +27,9 @@ func browserPath() string {
 // newBrowser starts a browser without a past. Each tab that openTab opens in it is a person of her own.
 func newBrowser(t *testing.T) context.Context {
 	t.Helper()
+	if testing.Short() {
+		t.Skip("starts a browser")
+	}
 	path := browserPath()
 	if path == "" {
 		t.Skip("no Chromium is installed, so nothing shows how the pages work in a browser; chromium-headless-shell is enough")
