@@ -2,10 +2,12 @@ package httpapi_test
 
 import (
 	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/boughdb/bough/gen/client"
+	"github.com/boughdb/bough/server"
 	"github.com/boughdb/bough/server/servertest"
 )
 
@@ -87,4 +89,20 @@ func TestDeliveriesOfOpenPullRequestsAreKept(t *testing.T) {
 		return servertest.Value[int](t, s.Control, "select count(*)::int from repohost_deliveries") == 1
 	})
 	gitHub(t, s, "duplicate", push)
+}
+
+// A token leads no report into the network of a server that others reach, whatever name stands in api_url.
+func TestReportsToPrivateTargetsAreRefused(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t, func(cfg *server.Config) { cfg.PublicBaseURL = "https://bough.example.com" })
+	h := servertest.NewGitHost(t, hostToken)
+	reporting(t, s, gitHubRepo, "https://rebinding.example.com")
+	s.Exec(t, s.Control, "update repohost_configs set api_url = $1", h.URL)
+	gitHub(t, s, "accepted", pull(t, "opened", 4, 1, nil))
+	eventually(t, "the refusal", func() bool {
+		cfg := must[*client.GetRepohostConfigResponse](t, 200)(s.Service(t).GetRepohostConfigWithResponse(t.Context(), gitHubRepo)).JSON200
+		return strings.Contains(value(cfg.LastReportError), "are refused: it is a loopback address")
+	})
+	diff(t, "requests", 0, h.Requests())
+	ready(t, s, "pr-4")
 }
