@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -19,8 +18,9 @@ func newAuditCommand(c *cli) *cobra.Command {
 	cmd := &cobra.Command{Use: "audit", Short: "Show what applications and assistants did", Long: auditLong, Args: cobra.NoArgs}
 	area := enumFlag(cmd, "area", "", "", "only entries of this area", client.AuditAreaMCP, client.AuditAreaOauth)
 	action := cmd.Flags().String("action", "", "only this action, such as grant, or the name of a tool")
+	program := cmd.Flags().String("client", "", "only what this OAuth client did (its id)")
 	user := cmd.Flags().String("user", "", "only what this user, or applications for her, did (an id)")
-	for _, flag := range []string{"action", "user"} {
+	for _, flag := range []string{"action", "client", "user"} {
 		completeWith(cmd, flag, cobra.NoFileCompletions)
 	}
 	window := pageFlags(cmd)
@@ -33,6 +33,9 @@ func newAuditCommand(c *cli) *cobra.Command {
 		if *action != "" {
 			params.Action = action
 		}
+		if *program != "" {
+			params.ClientID = program
+		}
 		if *user != "" {
 			id, err := userID(*user)
 			if err != nil {
@@ -44,15 +47,11 @@ func newAuditCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		got, err := pages(cmd.Context(), "entries", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.AuditList](cmd.Context(), "entries", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			return read(a.ListAudit(ctx, &params))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.AuditList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -66,7 +65,7 @@ func newAuditCommand(c *cli) *cobra.Command {
 			t.add(text(e.At.Local().Format(time.DateTime)), text(string(e.Area)), text(e.Action), text(e.Outcome),
 				text(orEmpty(e.ClientName)), text(orEmpty(e.Branch)), text(who))
 		}
-		return c.print(cmd, output.value, got.body, t)
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Entries), list.Total, "entry", "entries"})
 	}
 	return cmd
 }

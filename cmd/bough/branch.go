@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -45,15 +44,11 @@ func newBranchListCommand(c *cli) *cobra.Command {
 		if branchType.value != "" {
 			params.Type = new(client.BranchType(branchType.value))
 		}
-		got, err := pages(cmd.Context(), "branches", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.BranchList](cmd.Context(), "branches", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			return read(a.ListBranches(ctx, &params))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.BranchList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -62,13 +57,7 @@ func newBranchListCommand(c *cli) *cobra.Command {
 		for _, b := range list.Branches {
 			t.add(text(b.Name), text(b.Slug), statusCell(b.Status), text(string(b.Type)), text(ago(c.now(), b.CreatedAt)))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Branches); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "branch", "branches"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Branches), list.Total, "branch", "branches"})
 	}
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"strings"
 
@@ -115,15 +114,11 @@ func newKeysListCommand(c *cli) *cobra.Command {
 		if keyType.value != "" {
 			params.Type = new(client.KeyType(keyType.value))
 		}
-		got, err := pages(cmd.Context(), "keys", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.KeyList](cmd.Context(), "keys", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			return read(a.ListKeys(ctx, &params))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.KeyList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -141,13 +136,7 @@ func newKeysListCommand(c *cli) *cobra.Command {
 			}
 			t.add(text(k.ID.String()), text(string(k.Type)), text(k.Name), c.keyState(k), text(used), text(k.Prefix), text(strings.Join(allowed, ",")))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Keys); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "key", "keys"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Keys), list.Total, "key", "keys"})
 	}
 	return cmd
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"strconv"
 	"strings"
 
@@ -31,14 +30,10 @@ func newOAuthClientsListCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		got, err := pages(cmd.Context(), "clients", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.OAuthClientList](cmd.Context(), "clients", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			return read(a.ListOAuthClients(ctx, &client.ListOAuthClientsParams{Limit: &limit, Offset: &offset}))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.OAuthClientList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -52,13 +47,7 @@ func newOAuthClientsListCommand(c *cli) *cobra.Command {
 			t.add(text(k.ClientID), text(k.ClientName), text(strconv.FormatInt(k.Grants, 10)), text(used), text(ago(c.now(), k.CreatedAt)),
 				text(strings.Join(k.RedirectURIs, " ")))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Clients); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "client", "clients"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Clients), list.Total, "client", "clients"})
 	}
 	return cmd
 }

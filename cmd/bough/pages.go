@@ -18,6 +18,33 @@ func pageFlags(cmd *cobra.Command) *window {
 	return w
 }
 
+// listOf returns the window w of a list, read and as it came.
+func listOf[L any](ctx context.Context, key string, w window, page func(ctx context.Context, limit, offset int32) (answer, error)) (L, answer, error) {
+	var list L
+	got, err := pages(ctx, key, w, page)
+	if err == nil {
+		err = json.Unmarshal(got.body, &list)
+	}
+	return list, got, err
+}
+
+// extent is how much of a list is shown, and what its entries are called.
+type extent struct {
+	count, total int
+	one, many    string
+}
+
+// printList prints a list and, below a table that is not all of it, how much there is.
+func (c *cli) printList(cmd *cobra.Command, format string, body []byte, t *table, s extent) error {
+	if err := c.print(cmd, format, body, t); err != nil {
+		return err
+	}
+	if s.count < s.total && format == formatTable {
+		remark(cmd, "%d of %s", s.count, plural(s.total, s.one, s.many))
+	}
+	return nil
+}
+
 // pages returns the window w of a list whose entries are under the given key, as one answer. A window that fits a page
 // is the server's own answer.
 func pages(ctx context.Context, key string, w window, page func(ctx context.Context, limit, offset int32) (answer, error)) (answer, error) {
@@ -61,6 +88,9 @@ func pages(ctx context.Context, key string, w window, page func(ctx context.Cont
 			}
 			if err := json.Unmarshal(entry, &id); err != nil {
 				return answer{}, err
+			}
+			if id.ID == "" {
+				id.ID = string(entry) // then the same entry is one that reads the same
 			}
 			if !seen[id.ID] {
 				seen[id.ID] = true

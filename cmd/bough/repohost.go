@@ -29,15 +29,11 @@ func newRepohostListCommand(c *cli) *cobra.Command {
 			return err
 		}
 		params := client.ListRepohostConfigsParams{}
-		got, err := pages(cmd.Context(), "configs", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.RepohostConfigList](cmd.Context(), "configs", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			return read(a.ListRepohostConfigs(ctx, &params))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.RepohostConfigList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -54,13 +50,7 @@ func newRepohostListCommand(c *cli) *cobra.Command {
 			}
 			t.add(text(cfg.Repository), repohostState(cfg), text(create), text(deletedWhen(cfg)), text(string(cfg.DefaultDataCloneMode)), text(last))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Configs); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "repository", "repositories"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Configs), list.Total, "repository", "repositories"})
 	}
 	return cmd
 }
@@ -341,15 +331,11 @@ The server's log tells of refused ones.`,
 		if status.value != "" {
 			params.Status = new(client.RepohostDeliveryStatus(status.value))
 		}
-		got, err := pages(cmd.Context(), "deliveries", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.RepohostDeliveryList](cmd.Context(), "deliveries", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			return read(a.ListRepohostDeliveries(ctx, &params))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.RepohostDeliveryList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -367,13 +353,7 @@ The server's log tells of refused ones.`,
 			t.add(text(ago(c.now(), d.ReceivedAt)), text(d.Repository), text(event), text(number), deliveryStatus(d.Status),
 				text(value(d.Branch)), text(value(d.Reason)))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Deliveries); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "delivery", "deliveries"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Deliveries), list.Total, "delivery", "deliveries"})
 	}
 	return cmd
 }

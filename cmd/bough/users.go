@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 
 	"github.com/google/uuid"
@@ -36,15 +35,11 @@ func newUsersListCommand(c *cli) *cobra.Command {
 		if role.value != "" {
 			params.Role = new(client.UserRole(role.value))
 		}
-		got, err := pages(cmd.Context(), "users", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.UserList](cmd.Context(), "users", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			return read(a.ListUsers(ctx, &params))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.UserList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -57,13 +52,7 @@ func newUsersListCommand(c *cli) *cobra.Command {
 			}
 			t.add(text(u.ID.String()), text(u.Email), text(string(u.Role)), userState(u), text(seen), text(ago(c.now(), u.CreatedAt)))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Users); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "user", "users"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Users), list.Total, "user", "users"})
 	}
 	return cmd
 }

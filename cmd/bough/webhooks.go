@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"strings"
 
@@ -88,14 +87,10 @@ func newWebhooksListCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		got, err := pages(cmd.Context(), "webhooks", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.WebhookList](cmd.Context(), "webhooks", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			return read(a.ListWebhooks(ctx, &client.ListWebhooksParams{Limit: &limit, Offset: &offset}))
 		})
 		if err != nil {
-			return err
-		}
-		var list client.WebhookList
-		if err := json.Unmarshal(got.body, &list); err != nil {
 			return err
 		}
 		t := &table{columns: []column{
@@ -109,13 +104,7 @@ func newWebhooksListCommand(c *cli) *cobra.Command {
 			}
 			t.add(text(w.ID.String()), text(w.URL), c.webhookState(w), text(joined(w.Events)), text(delivered), text(w.Description))
 		}
-		if err := c.print(cmd, output.value, got.body, t); err != nil {
-			return err
-		}
-		if shown := len(list.Webhooks); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "webhook", "webhooks"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, t, extent{len(list.Webhooks), list.Total, "webhook", "webhooks"})
 	}
 	return cmd
 }

@@ -181,7 +181,7 @@ func newWebhooksDeliveriesCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		got, err := pages(cmd.Context(), "deliveries", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
+		list, got, err := listOf[client.DeliveryList](cmd.Context(), "deliveries", *window, func(ctx context.Context, limit, offset int32) (answer, error) {
 			params.Limit, params.Offset = &limit, &offset
 			if hook != nil {
 				return read(a.ListWebhookDeliveries(ctx, *hook, &params))
@@ -192,17 +192,7 @@ func newWebhooksDeliveriesCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		var list client.DeliveryList
-		if err := json.Unmarshal(got.body, &list); err != nil {
-			return err
-		}
-		if err := c.print(cmd, output.value, got.body, c.deliveryTable(list.Deliveries)); err != nil {
-			return err
-		}
-		if shown := len(list.Deliveries); shown < list.Total && output.value == formatTable {
-			remark(cmd, "%d of %s", shown, plural(list.Total, "delivery", "deliveries"))
-		}
-		return nil
+		return c.printList(cmd, output.value, got.body, c.deliveryTable(list.Deliveries), extent{len(list.Deliveries), list.Total, "delivery", "deliveries"})
 	}
 	return cmd
 }
