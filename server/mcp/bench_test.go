@@ -51,7 +51,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Times of a request through the guard and the library, without the network.
+// Times of a request without the network.
 func BenchmarkServer(b *testing.B) {
 	s, _, _ := newTools(b)
 	meta := "," + modernMeta

@@ -52,7 +52,15 @@ func (f *fixture) add(name string, schema any, run toolFunc) {
 		schema = json.RawMessage(`{"type":"object"}`)
 	}
 	f.tools[name] = &operation{kind: "tool", name: name, feature: Schema, scopes: []string{"read:schema"}}
-	f.sdk.AddTool(&sdk.Tool{Name: name, Description: "For the conformance suite.", InputSchema: schema}, run)
+	t := &sdk.Tool{Name: name, Description: "For the conformance suite.", InputSchema: schema}
+	f.sdk.AddTool(t, run)
+	f.fast.list(t)
+}
+
+// addPlain adds a tool that makes no use of its session.
+func (f *fixture) addPlain(name string, run toolFunc) {
+	f.add(name, nil, run)
+	f.fast.tools[name] = run
 }
 
 func says(format string, args ...any) *sdk.CallToolResult {
@@ -88,13 +96,13 @@ func embedded(uri string) sdk.Content {
 
 func (f *fixture) addTools() {
 	picture := &sdk.ImageContent{Data: pixel(), MIMEType: "image/png"}
-	f.add("test_simple_text", nil, content(&sdk.TextContent{Text: "This is a simple text response for testing."}))
-	f.add("test_image_content", nil, content(picture))
-	f.add("test_audio_content", nil, content(&sdk.AudioContent{Data: silence(), MIMEType: "audio/wav"}))
-	f.add("test_embedded_resource", nil, content(embedded("test://embedded-resource")))
-	f.add("test_multiple_content_types", nil, content(&sdk.TextContent{Text: "several"}, picture, embedded("test://embedded-in-multiple")))
+	f.addPlain("test_simple_text", content(&sdk.TextContent{Text: "This is a simple text response for testing."}))
+	f.addPlain("test_image_content", content(picture))
+	f.addPlain("test_audio_content", content(&sdk.AudioContent{Data: silence(), MIMEType: "audio/wav"}))
+	f.addPlain("test_embedded_resource", content(embedded("test://embedded-resource")))
+	f.addPlain("test_multiple_content_types", content(&sdk.TextContent{Text: "several"}, picture, embedded("test://embedded-in-multiple")))
 	f.add("test_streaming_elicitation", nil, content(&sdk.TextContent{Text: "no requests on the stream"}))
-	f.add("test_error_handling", nil, func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+	f.addPlain("test_error_handling", func(context.Context, *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
 		r := says("this tool fails, as it should")
 		r.IsError = true
 		return r, nil

@@ -148,7 +148,9 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 		refused.write(w)
 		return
 	}
-	s.dispatch(w, r, c, to, body, messages)
+	if !s.quick(w, r, c, to, body, messages) {
+		s.dispatch(w, r, c, to, body, messages)
+	}
 }
 
 // batchOf writes messages of a batch as one again.
@@ -170,9 +172,12 @@ func handOver(next http.Handler) http.Handler {
 		if !ok {
 			return nil, sdkauth.ErrInvalidToken
 		}
-		return &sdkauth.TokenInfo{
-			UserID: identity(c.principal), Expiration: time.Now().Add(time.Hour), Extra: map[string]any{"caller": c},
-		}, nil
+		return c.token(), nil
 	}
 	return sdkauth.RequireBearerToken(verify, nil)(next)
+}
+
+// token is the caller as the library hands her on.
+func (c *caller) token() *sdkauth.TokenInfo {
+	return &sdkauth.TokenInfo{UserID: identity(c.principal), Expiration: time.Now().Add(time.Hour), Extra: map[string]any{"caller": c}}
 }

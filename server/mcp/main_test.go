@@ -135,11 +135,16 @@ type answered struct {
 
 func (r request) to(tb testing.TB, h http.Handler) answered {
 	tb.Helper()
+	return r.within(tb.Context(), h)
+}
+
+// within sends the request of a client that goes away when ctx ends.
+func (r request) within(ctx context.Context, h http.Handler) answered {
 	method := r.method
 	if method == "" {
 		method = http.MethodPost
 	}
-	req := httptest.NewRequestWithContext(tb.Context(), method, "/mcp"+r.query, strings.NewReader(r.body))
+	req := httptest.NewRequestWithContext(ctx, method, "/mcp"+r.query, strings.NewReader(r.body))
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")
 	}

@@ -28,6 +28,8 @@ type message struct {
 	uri      string          // params.uri, of a resource
 	response bool
 	progress bool // whether the client wants to hear how it goes
+
+	params, meta map[string]json.RawMessage // meta is params._meta; nil where they are no objects
 }
 
 // rpcError is an answer to a request that is no message.
@@ -125,17 +127,15 @@ func (m *message) readParams(raw json.RawMessage) *rpcError {
 	if raw == nil {
 		return nil
 	}
-	var params map[string]json.RawMessage
-	if err := json.Unmarshal(raw, &params); err != nil || params == nil {
+	if err := json.Unmarshal(raw, &m.params); err != nil || m.params == nil {
 		return &rpcError{http.StatusBadRequest, jsonrpc.CodeInvalidParams, "params must be an object", m.id}
 	}
-	m.name, m.uri = text(params["name"]), text(params["uri"])
-	var meta map[string]json.RawMessage
-	if json.Unmarshal(params["_meta"], &meta) == nil {
-		m.version = text(meta[sdk.MetaKeyProtocolVersion])
-		_, m.progress = meta["progressToken"]
+	m.name, m.uri = text(m.params["name"]), text(m.params["uri"])
+	if json.Unmarshal(m.params["_meta"], &m.meta) == nil {
+		m.version = text(m.meta[sdk.MetaKeyProtocolVersion])
+		_, m.progress = m.meta["progressToken"]
 		var client struct{ Name string }
-		_ = json.Unmarshal(meta[sdk.MetaKeyClientInfo], &client)
+		_ = json.Unmarshal(m.meta[sdk.MetaKeyClientInfo], &client)
 		m.client = client.Name
 	}
 	return nil

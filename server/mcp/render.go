@@ -22,13 +22,10 @@ const maxText = 64 << 10
 // hide the answer. It costs no model twice, since each client shows one of them. Untrusted data is fenced in the text, by
 // one line and a mark that nobody can guess; structured content has no room for that.
 func (t Tool) render(r *Result) (*sdk.CallToolResult, error) {
-	var b bytes.Buffer
-	e := json.NewEncoder(&b)
-	e.SetEscapeHTML(false) // <, > and & cost five characters more each otherwise
-	if err := e.Encode(r.Structured); err != nil {
+	data, err := encode(r.Structured)
+	if err != nil {
 		return nil, fmt.Errorf("writing the result of %s: %w", t.Name, err)
 	}
-	data := json.RawMessage(bytes.TrimSpace(b.Bytes()))
 	if len(data) == 0 || data[0] != '{' {
 		return nil, fmt.Errorf("the result of %s is no object", t.Name)
 	}
@@ -39,6 +36,17 @@ func (t Tool) render(r *Result) (*sdk.CallToolResult, error) {
 		Content:           []sdk.Content{&sdk.TextContent{Text: textOf(r, string(data))}},
 		StructuredContent: data,
 	}, nil
+}
+
+// encode is the JSON of a value, in which <, > and & are as they are: they cost five characters more each otherwise.
+func encode(v any) (json.RawMessage, error) {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return nil, err
+	}
+	return bytes.TrimSpace(b.Bytes()), nil
 }
 
 // fits returns an error unless structured content is as the output schema has it.

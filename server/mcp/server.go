@@ -31,6 +31,7 @@ type Server struct {
 	completers                map[[2]string]Completer // by reference and argument
 
 	sdk      *sdk.Server
+	fast     *fast
 	handlers map[era]http.Handler
 	sessions sessions
 	closed   atomic.Bool
@@ -88,11 +89,16 @@ func (s *Server) options() *sdk.ServerOptions {
 
 // serve makes the SDK's server and registers everything with it.
 func (s *Server) serve(o *sdk.ServerOptions) {
-	s.sdk = sdk.NewServer(&sdk.Implementation{Name: "bough", Title: "Bough", Version: s.cfg.Version}, o)
+	self := &sdk.Implementation{Name: "bough", Title: "Bough", Version: s.cfg.Version}
+	s.sdk = sdk.NewServer(self, o)
 	s.sdk.AddReceivingMiddleware(s.receive)
+	s.fast = s.newFast(self)
 	for _, t := range s.cfg.Tools {
 		s.tools[t.Name] = &operation{kind: "tool", name: t.Name, feature: t.Feature, scopes: t.Scopes, readOnly: t.ReadOnly, admin: t.Administrators}
-		s.sdk.AddTool(t.offer(), s.tool(t))
+		offer, handler := t.offer(), s.tool(t)
+		s.sdk.AddTool(offer, handler)
+		s.fast.list(offer)
+		s.fast.tools[t.Name] = handler
 	}
 	for _, r := range s.cfg.Resources {
 		s.resources[r.URI] = &operation{kind: "resource", name: r.URI, feature: r.Feature, scopes: r.Scopes, readOnly: true}
