@@ -22,7 +22,12 @@ import (
 	"github.com/boughdb/bough/server/servertest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	// A test's server closes the idle connections of the default transport when it ends, also those that another test is
+	// about to use.
+	http.DefaultClient.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	pgtest.Main(m)
+}
 
 // program builds bough once, with the fault points in it.
 var program = sync.OnceValues(func() (string, error) {

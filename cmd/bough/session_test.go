@@ -144,15 +144,19 @@ func TestSessionIsRenewedOnce(t *testing.T) {
 	w.ok(t, "login", "--base-url", w.server.URL, "--email", "ada@example.com")
 	later := testNow.Add(14*time.Minute + 45*time.Second)
 	w.now = func() time.Time { return later }
-	codes := make([]int, 6)
+	complaints := make([]string, 6)
 	var wg sync.WaitGroup
-	for i := range codes {
-		wg.Go(func() { codes[i] = w.run(t, "branch", "list").code })
+	for i := range complaints {
+		wg.Go(func() {
+			if got := w.run(t, "branch", "list"); got.code != 0 {
+				complaints[i] = got.stderr
+			}
+		})
 	}
 	wg.Wait()
 	// The fake's tokens all expire at the same time, so each command renews in its turn; none with a used token.
-	if diff := cmp.Diff(make([]int, 6), codes); diff != "" {
-		t.Errorf("exit codes (-want +got):\n%s", diff)
+	if diff := cmp.Diff(make([]string, 6), complaints); diff != "" {
+		t.Errorf("complaints (-want +got):\n%s", diff)
 	}
 	p, err := readProfiles(w.config)
 	if err != nil {

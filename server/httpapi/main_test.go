@@ -17,7 +17,12 @@ import (
 	"github.com/boughdb/bough/server/servertest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+func TestMain(m *testing.M) {
+	// A test's server closes the idle connections of the default transport when it ends, also those that another test is
+	// about to use.
+	http.DefaultClient.Transport = http.DefaultTransport.(*http.Transport).Clone()
+	pgtest.Main(m)
+}
 
 // call sends a raw request, as a client that is not ours would, and returns status and body.
 func call(t *testing.T, s *servertest.Server, method, path, body string, headers ...string) (*http.Response, string) {

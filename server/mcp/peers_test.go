@@ -89,7 +89,11 @@ func addingToken(tb testing.TB, to string) string {
 	if err != nil {
 		tb.Fatal(err)
 	}
+	// Not the default transport: other tests' servers close its idle connections when they end.
+	transport := &http.Transport{}
+	tb.Cleanup(transport.CloseIdleConnections)
 	proxy := &httputil.ReverseProxy{
+		Transport:     transport,
 		FlushInterval: -1,
 		Rewrite: func(r *httputil.ProxyRequest) {
 			r.SetURL(target)
