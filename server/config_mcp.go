@@ -49,6 +49,7 @@ func (c *MCPConfig) settings(f *pflag.FlagSet) {
 	f.Var(durationVar(&o.RefreshTokenExpiry, "168h"), "mcp.oauth.refresh-token-expiry", "how long a client stays allowed without a refresh")
 	f.Var(zeroDuration{durationValue{&o.RefreshReuseWindow}}, "mcp.oauth.refresh-reuse-window", "how long a refresh token that was used gives another pair, for clients that use one in parallel; 0 keeps to the letter")
 	f.StringSliceVar(&o.AllowedRedirectURIs, "mcp.oauth.allowed-redirect-uris", redirect.Defaults(), "where clients may have users sent back to; * is one part of a host, a port or a path")
+	f.Lookup("mcp.oauth.allowed-redirect-uris").DefValue = "well-known clients and loopback" // too long for a help text
 }
 
 // zeroDuration is a duration that may be nothing.

@@ -23,6 +23,7 @@ func Defaults() []string {
 		"cursor://anysphere.cursor-mcp/oauth/*/callback",
 		"cursor://anysphere.cursor-retrieval/oauth/callback",
 		"cursor://anysphere.cursor-retrieval/oauth/*/callback",
+		"grokbot://mcp/oauth/callback",
 		// Google Antigravity, Grok, Mistral's Le Chat.
 		"https://antigravity.google/oauth-callback",
 		"https://grok.com/connectors-oauth-exchange-code/",

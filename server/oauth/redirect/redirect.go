@@ -89,7 +89,7 @@ var loopbackHosts = []string{"localhost", "127.0.0.1", "[::1]"}
 // programs have none. A name is added when a program is known to use it, so that schemes of the operating system or the
 // browser never come to be allowed.
 var appSchemes = []string{
-	"antigravity", "chatgpt", "cherrystudio", "claude", "code-oss", "codex", "cursor", "cursor-nightly", "goose", "jetbrains",
+	"antigravity", "chatgpt", "cherrystudio", "claude", "code-oss", "codex", "cursor", "cursor-nightly", "goose", "grokbot", "jetbrains",
 	"kiro", "lmstudio", "opencode", "positron", "raycast", "trae", "void", "vscode", "vscode-insiders", "vscodium", "warp",
 	"windsurf", "windsurf-next", "zed",
 }
