@@ -30,12 +30,15 @@ RACE := $(shell command -v gcc clang >/dev/null 2>&1 && echo -race)
 test: postgres ## run all tests, with the race detector where there is a C compiler
 	$(GO) test $(RACE) -timeout 15m ./...
 
-# The packages whose behaviour depends on the PostgreSQL they meet.
+# What depends on the PostgreSQL it meets: the engine, and over HTTP what it does with tables, branches and policies.
 OLDEST := $(firstword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
+ENGINE := ./server/pgcopy ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users
+ON_OLDEST := BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -short -timeout 15m
 
 .PHONY: test-oldest
 test-oldest: ## test the engine on the oldest PostgreSQL that is installed besides
-	$(if $(OLDEST),BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -short -timeout 15m ./server/pgcopy ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users ./server/httpapi ./server,@echo "no other PostgreSQL is installed")
+	$(if $(OLDEST),$(ON_OLDEST) $(ENGINE),@echo "no other PostgreSQL is installed")
+	$(if $(OLDEST),$(ON_OLDEST) -run 'Branch|Table|Record|Filter|Rpc|RPC|Polic|Schema|MCPTools|MCPReadOnly' ./server/httpapi ./server)
 
 .PHONY: lint
 lint: generated vet lint-spec ## check code, contract and generated files

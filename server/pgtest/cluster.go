@@ -79,6 +79,7 @@ var fast = map[string]string{
 	"synchronous_commit": "off",
 	"full_page_writes":   "off",
 	"shared_buffers":     "64MB",
+	"max_connections":    "600", // of many servers at once, each with its pools
 	"max_wal_size":       "256MB",
 }
 
