@@ -38,7 +38,7 @@ var importRules = map[string]rule{
 	"server/openapi":                    {[]string{"server/introspect"}, nil},
 	"server/branching":                  {[]string{"gen/db", "server/auth", "server/postgres", "server/pgcopy"}, nil},
 	"server/events":                     {[]string{"gen/db", "server/auth", "server/safedial"}, nil},
-	"server/repohost":                   {[]string{"gen/db", "server/auth", "server/branching", "server/postgres", "server/safedial"}, nil},
+	"server/repohost":                   {[]string{"gen/db", "server/auth", "server/branching", "server/postgres", "server/ratelimit", "server/safedial"}, nil},
 	"server/audit":                      {[]string{"gen/db", "server/auth"}, nil},
 	"server/oauth":                      {[]string{"gen/db", "server/auth", "server/oauth/document", "server/oauth/redirect", "server/ratelimit", "server/users"}, nil},
 	"server/oauth/redirect":             {nil, nil},

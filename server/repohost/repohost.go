@@ -9,9 +9,7 @@ package repohost
 
 import (
 	"context"
-	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"time"
@@ -25,6 +23,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/ratelimit"
 	"github.com/boughdb/bough/server/safedial"
 )
 
@@ -53,13 +52,14 @@ type Service struct {
 	vault    *auth.Vault
 	log      *slog.Logger
 	jobs     *river.Client[pgx.Tx]
+	limits   *ratelimit.Limiter
 	targets  safedial.Options
 	web      *http.Client
 }
 
 // New returns the service. SetJobs must be called before it is used. targets says where reports may go.
 func New(pool *pgxpool.Pool, branches *branching.Service, vault *auth.Vault, targets safedial.Options, log *slog.Logger) *Service {
-	return &Service{pool: pool, branches: branches, vault: vault, log: log, targets: targets, web: newWebClient(targets)}
+	return &Service{pool: pool, branches: branches, vault: vault, log: log, limits: ratelimit.New(pool, true), targets: targets, web: newWebClient(targets)}
 }
 
 // SetJobs gives the service the queue that its work goes into.
@@ -83,23 +83,15 @@ func (s *Service) mayManage(p *auth.Principal) error {
 
 // A repository may send so many deliveries at once, and then one in each interval. It is generous, since repository
 // hosts do not send a refused delivery again.
-const (
-	rateBurst = 300
-	rateEvery = 200 * time.Millisecond
-)
+var deliveryRate = ratelimit.Limit{Name: "delivery of a repository", Burst: 300, Every: 200 * time.Millisecond}
 
 func (s *Service) takeRate(ctx context.Context, cfg Config) error {
-	key := sha256.Sum256([]byte("delivery of a repository\x00" + cfg.ID.String()))
-	row, err := db.New(s.pool).TakeRate(ctx, db.TakeRateParams{
-		Key: key[:], IntervalSeconds: rateEvery.Seconds(), BurstSeconds: rateEvery.Seconds() * rateBurst,
-	})
-	if err != nil {
-		return fmt.Errorf("counting deliveries: %w", err)
+	err := s.limits.Take(ctx, deliveryRate, cfg.ID.String())
+	var limited *fault.Error
+	if !errors.As(err, &limited) {
+		return err
 	}
-	if row.Allowed {
-		return nil
-	}
-	wait := max(time.Duration(row.WaitSeconds*float64(time.Second)), time.Second).Round(time.Second)
+	wait := limited.RetryAfter
 	return ErrRateLimited.Msgf("too many deliveries of the repository; try again in %d seconds", int(wait.Seconds())).Retry(wait)
 }
 
