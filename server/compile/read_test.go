@@ -31,6 +31,7 @@ type reader struct {
 func newReader(t testing.TB) *reader {
 	t.Helper()
 	ctx := context.Background()
+	pgtest.SharedRoles(t, "compile_reader")
 	address := pgtest.Template(t, "read", func(ctx context.Context, url string) error {
 		script, err := os.ReadFile("testdata/read.sql")
 		if err != nil {

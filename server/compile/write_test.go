@@ -22,27 +22,20 @@ type writer struct {
 	compile.Context
 }
 
-const (
-	writeAnon = "bough_write_anon"
-	// Tests run side by side on one server, whose roles are shared.
-	rolesSQL = `do $$ begin
-		create role ` + writeAnon + `;
-	exception when duplicate_object or unique_violation then null;
-	end $$;
-`
-)
+const writeAnon = "bough_write_anon"
 
 // newWriter makes a database of its own for the test.
 func newWriter(t testing.TB, ddl string) *writer {
 	t.Helper()
 	ctx := context.Background()
+	pgtest.SharedRoles(t, writeAnon)
 	conn, err := pgx.Connect(ctx, pgtest.Database(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close(ctx) })
 	w := &writer{conn: conn}
-	w.sql(t, rolesSQL+ddl)
+	w.sql(t, ddl)
 	s, err := introspect.Load(ctx, conn, introspect.Options{Schemas: []string{"public"}, Roles: []string{writeAnon}})
 	if err != nil {
 		t.Fatal(err)

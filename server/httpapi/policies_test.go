@@ -20,10 +20,6 @@ func TestPoliciesSeeTheSignedInUser(t *testing.T) {
 	t.Parallel()
 	s := servertest.Start(t)
 	s.Exec(t, s.Main, `
-		do $$ begin
-			create role authenticated nologin;
-		exception when duplicate_object or unique_violation then null;
-		end $$;
 		create schema if not exists auth;
 		create or replace function auth.uid() returns uuid language sql stable as
 			$$ select nullif(nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'sub', '')::uuid $$;

@@ -33,6 +33,7 @@ func contract(t testing.TB) *openapi3.T {
 // nasty is the catalog of a database in which everything that is hard to describe occurs.
 func nasty(t testing.TB) *introspect.Schema {
 	t.Helper()
+	pgtest.SharedRoles(t, "nasty_anon", "nasty_user")
 	url := pgtest.Template(t, "nasty", func(ctx context.Context, url string) error {
 		sql, err := os.ReadFile("testdata/nasty.sql")
 		if err != nil {

@@ -220,6 +220,85 @@ func (s *server) database(t testing.TB, template string) string {
 	return WithDatabase(s.url, name)
 }
 
+// Role creates a role with a name of its own and options such as "login
+// password 'secret'", and returns the name. After the test the role is dropped
+// with what it owns in any database; a database that it owns is the superuser's
+// then.
+func Role(t testing.TB, options string) string {
+	t.Helper()
+	shared.start(t)
+	name := uniqueName("role")
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	if _, err := shared.pool.Exec(ctx, "create role "+name+" "+options); err != nil {
+		t.Fatalf("pgtest: creating a role: %v", err)
+	}
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		defer cancel()
+		if err := shared.dropRole(ctx, name); err != nil {
+			t.Errorf("pgtest: dropping the role: %v", err)
+		}
+	})
+	return name
+}
+
+func (s *server) dropRole(ctx context.Context, name string) error {
+	rows, err := s.pool.Query(ctx, `
+		select distinct datname from pg_shdepend join pg_database on pg_database.oid = dbid
+		where refclassid = 'pg_authid'::regclass and refobjid = to_regrole($1)`, name)
+	if err != nil {
+		return err
+	}
+	databases, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return err
+	}
+	for _, database := range databases {
+		conn, err := pgx.Connect(ctx, WithDatabase(s.url, database))
+		if err != nil {
+			return err
+		}
+		_, err = conn.Exec(ctx, "drop owned by "+name+" cascade")
+		if err := errors.Join(err, conn.Close(ctx)); err != nil {
+			return err
+		}
+	}
+	_, err = s.pool.Exec(ctx, fmt.Sprintf("reassign owned by %[1]s to current_user; drop owned by %[1]s; drop role %[1]s", name))
+	return err
+}
+
+// SharedRoles makes sure that the server has roles of these names, without
+// options. They are for fixtures whose text names them; tests share them, grant
+// them what is theirs, and neither alter nor drop them. An advisory lock in the
+// tests' own databases would not do instead: it holds within one database, and
+// roles are the server's.
+func SharedRoles(t testing.TB, names ...string) {
+	t.Helper()
+	shared.start(t)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	err := pgx.BeginFunc(ctx, shared.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('bough.pgtest.roles', 0))"); err != nil {
+			return err
+		}
+		for _, name := range names {
+			var exists bool
+			err := tx.QueryRow(ctx, "select exists (select from pg_roles where rolname = $1)", name).Scan(&exists)
+			if err == nil && !exists {
+				_, err = tx.Exec(ctx, "create role "+pgx.Identifier{name}.Sanitize())
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatalf("pgtest: creating the roles %s: %v", strings.Join(names, ", "), err)
+	}
+}
+
 func create(name, template string) string {
 	return fmt.Sprintf("create database %s template %s strategy file_copy",
 		pgx.Identifier{name}.Sanitize(), pgx.Identifier{template}.Sanitize())

@@ -2,7 +2,9 @@ package pgtest_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -74,6 +76,7 @@ func TestDatabaseIsDroppedThoughConnected(t *testing.T) {
 func TestTemplateIsBuiltOnce(t *testing.T) {
 	t.Parallel()
 	var built atomic.Int32
+	name := rand.Text() // templates stay while the process runs, which may run the test again
 	build := func(ctx context.Context, url string) error {
 		built.Add(1)
 		conn, err := pgx.Connect(ctx, url)
@@ -88,7 +91,7 @@ func TestTemplateIsBuiltOnce(t *testing.T) {
 		for range 6 {
 			t.Run("", func(t *testing.T) {
 				t.Parallel()
-				url := pgtest.Template(t, "seeds", build)
+				url := pgtest.Template(t, name, build)
 				if diff := cmp.Diff(100, query[int](t, url, "select count(*) from seeds")); diff != "" {
 					t.Errorf("rows of a copy (-want +got):\n%s", diff)
 				}
@@ -97,6 +100,35 @@ func TestTemplateIsBuiltOnce(t *testing.T) {
 	})
 	if got := built.Load(); got != 1 {
 		t.Errorf("the template was built %d times, want 1", got)
+	}
+}
+
+// Roles are the server's: databases that ask for the same ones at once get them once.
+func TestSharedRolesAreCreatedOnce(t *testing.T) {
+	t.Parallel()
+	var group sync.WaitGroup
+	for range 20 {
+		group.Go(func() { pgtest.SharedRoles(t, "pgtest_shared", `pgtest "too"`) })
+	}
+	group.Wait()
+	if got := query[int](t, pgtest.ServerURL(t), `select count(*) from pg_roles where rolname in ('pgtest_shared', 'pgtest "too"')`); got != 2 {
+		t.Errorf("%d roles exist, want 2", got)
+	}
+}
+
+func TestRoleIsDroppedWithWhatItOwns(t *testing.T) {
+	t.Parallel()
+	var role string
+	older := pgtest.Database(t) // is still there when the role goes
+	t.Run("with things in two databases", func(t *testing.T) {
+		role = pgtest.Role(t, "createdb")
+		for _, url := range []string{older, pgtest.Database(t)} {
+			execute(t, url, "create schema s authorization "+role+"; create table s.t (); create view v as select * from s.t; grant select on v to "+role)
+			execute(t, url, "alter database "+query[string](t, url, "select current_database()::text")+" owner to "+role)
+		}
+	})
+	if query[bool](t, older, "select to_regrole('"+role+"') is not null or to_regnamespace('s') is not null") {
+		t.Errorf("role %s or its schema still exists", role)
 	}
 }
 

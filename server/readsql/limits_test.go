@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/pgtest"
 	"github.com/boughdb/bough/server/postgres"
 	"github.com/boughdb/bough/server/readsql"
 )
@@ -197,8 +198,8 @@ func TestALoginRoleThatIsNoSuperuser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.exec(t, "alter role plain password 'plain'")
-	u.User = url.UserPassword("plain", "plain")
+	plain := pgtest.Role(t, "login noinherit in role reader password 'plain'")
+	u.User = url.UserPassword(plain, "plain")
 	runner := w.run(t, u.String())
 	res, err := runner.Run(t.Context(), w.query("select id, current_user from notes order by id"))
 	if err != nil {
@@ -211,10 +212,10 @@ func TestALoginRoleThatIsNoSuperuser(t *testing.T) {
 	refused(t, err, "set_config")
 	w.exec(t, "revoke temporary on database "+w.name+" from public")
 	_, err = runner.Run(t.Context(), w.query("select 2"))
-	if f := refused(t, err, "SQL statements cannot be checked in this database"); f.Hint != "the operator can allow it: grant temporary on database "+w.name+" to plain" {
+	if f := refused(t, err, "SQL statements cannot be checked in this database"); f.Hint != "the operator can allow it: grant temporary on database "+w.name+" to "+plain {
 		t.Errorf("hint %q", f.Hint)
 	}
-	w.exec(t, "grant temporary on database "+w.name+" to plain")
+	w.exec(t, "grant temporary on database "+w.name+" to "+plain)
 	if _, err = runner.Run(t.Context(), w.query("select 2")); err != nil {
 		t.Error(err)
 	}

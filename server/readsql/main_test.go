@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -26,15 +25,6 @@ type world struct {
 	admin  *pgx.Conn
 	runner *readsql.Runner
 }
-
-// onlyOnce is for what all databases of the server share.
-var onlyOnce sync.Once
-
-const roles = `
-	do $$ begin
-		if to_regrole('reader') is null then create role reader nologin; end if;
-		if to_regrole('plain') is null then create role plain login noinherit; grant reader to plain; end if;
-	end $$`
 
 const fixture = `
 	create schema auth;
@@ -82,6 +72,7 @@ const fixture = `
 // setup makes a database in which statements run as reader.
 func setup(t testing.TB) *world {
 	t.Helper()
+	pgtest.SharedRoles(t, "reader")
 	w := &world{url: pgtest.Database(t)}
 	ctx := context.Background()
 	var err error
@@ -90,7 +81,6 @@ func setup(t testing.TB) *world {
 	}
 	t.Cleanup(func() { w.admin.Close(ctx) })
 	w.name = w.admin.Config().Database
-	onlyOnce.Do(func() { w.exec(t, roles) })
 	w.exec(t, fixture)
 	w.runner = w.run(t, w.url)
 	return w

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/boughdb/bough/server/compile"
+	"github.com/boughdb/bough/server/pgtest"
 	"github.com/boughdb/bough/server/rows"
 )
 
@@ -19,7 +20,8 @@ const claims = `{"role":"reader","sub":"0b52a9a0-95ab-4a3b-8a8e-5d7e5fb2b3aa","e
 // orders is a connection to a database with rows of about 370 bytes of JSON.
 func orders(b *testing.B) *pgconn.PgConn {
 	b.Helper()
-	return setup(b, `do $$ begin create role reader_bench; exception when duplicate_object then end $$`, `create table orders (
+	pgtest.SharedRoles(b, "reader_bench")
+	return setup(b, `create table orders (
 		id bigint primary key, author_id int not null, title text not null, note text, price numeric(12,2) not null,
 		paid boolean not null, created_at timestamptz not null, updated_at timestamptz not null, data jsonb not null)`,
 		`insert into orders select i, i % 400, 'order number ' || i, repeat('lorem ipsum ', 10), i * 1.25, i % 2 = 0,

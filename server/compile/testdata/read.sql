@@ -121,7 +121,6 @@ create function posts_since(since timestamptz) returns setof posts stable langua
 create function pairs(n int) returns table (i int, square bigint, list int[]) stable language sql as
 	$$ select i, (i * i)::bigint, array[i] from generate_series(1, n) i $$;
 
-create role compile_reader;
 grant usage on schema public to compile_reader;
 grant select on all tables in schema public to compile_reader;
 revoke select on authors from compile_reader;

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"log/slog"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -85,8 +84,6 @@ type world struct {
 	tools map[string]mcp.Tool
 }
 
-var rolesOnce sync.Once
-
 func setup(t testing.TB) *world {
 	t.Helper()
 	return bounded(t, 0)
@@ -102,9 +99,7 @@ func bounded(t testing.TB, maxRows int64) *world {
 	}
 	t.Cleanup(func() { admin.Close(ctx) })
 	w := &world{name: admin.Config().Database, admin: admin, tools: map[string]mcp.Tool{}}
-	rolesOnce.Do(func() {
-		w.exec(t, "do $$ begin if to_regrole('tool_user') is null then create role tool_user nologin; end if; end $$")
-	})
+	pgtest.SharedRoles(t, "tool_user")
 	w.exec(t, fixture)
 	pools, err := postgres.NewPools(url, "test", postgres.PoolLimits{Main: 4, Branch: 4, Total: 8, Idle: time.Minute})
 	if err != nil {

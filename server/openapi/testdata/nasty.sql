@@ -112,12 +112,6 @@ comment on function full_name is 'With everything.';
 create function personal.whisper(x text) returns text language sql stable as 'select x';
 create function hidden.no() returns integer language sql as 'select 1';
 
-do $$
-begin
-  create role nasty_anon;
-  create role nasty_user;
-exception when duplicate_object then null;
-end $$;
 grant usage on schema public, personal to nasty_anon, nasty_user;
 revoke execute on all functions in schema public, personal from public;
 grant select (id, name) on author to nasty_anon;

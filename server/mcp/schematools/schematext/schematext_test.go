@@ -15,15 +15,7 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// The roles are the server's, and tests run side by side.
-const roles = `
-do $$ begin
-  perform pg_advisory_xact_lock(1);
-  if not exists (select from pg_roles where rolname = 'text_reader') then create role text_reader; create role text_other; end if;
-end $$;
-`
-
-const start = roles + `
+const start = `
 create schema app;
 create type app.mood as enum ('sad', 'ok');
 create type app.place as (street text, nr int);
@@ -70,6 +62,7 @@ revoke execute on function app.hello from public;
 // database makes a database with the statements in it.
 func database(t *testing.T, statements ...string) string {
 	t.Helper()
+	pgtest.SharedRoles(t, "text_reader", "text_other")
 	url := pgtest.Database(t)
 	exec(t, url, statements...)
 	return url
