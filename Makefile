@@ -26,19 +26,25 @@ postgres: build ## see to it that there is a PostgreSQL to run
 # The race detector needs a C compiler.
 RACE := $(shell command -v gcc clang >/dev/null 2>&1 && echo -race)
 
+# go test, in any order, and a list of the skipped tests at the end.
+TEST := $(GO) run ./cmd/runtests -shuffle=on -timeout 15m
+
 .PHONY: test
 test: postgres ## run all tests, with the race detector where there is a C compiler
-	$(GO) test $(RACE) -timeout 15m ./...
+	$(TEST) $(RACE) ./...
 
 # What depends on the PostgreSQL it meets: the engine, and over HTTP what it does with tables, branches and policies.
 OLDEST := $(firstword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
 ENGINE := ./server/pgcopy ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users
-ON_OLDEST := BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -short -timeout 15m
+ON_OLDEST := BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(TEST) -short
 
 .PHONY: test-oldest
-test-oldest: ## test the engine on the oldest PostgreSQL that is installed besides
-	$(if $(OLDEST),$(ON_OLDEST) $(ENGINE),@echo "no other PostgreSQL is installed")
+test-oldest: test-engine ## test what depends on it on the oldest PostgreSQL that is installed besides, or on OLDEST=directory
 	$(if $(OLDEST),$(ON_OLDEST) -run 'Branch|Table|Record|Filter|Rpc|RPC|Polic|Schema|MCPTools|MCPReadOnly' ./server/httpapi ./server)
+
+.PHONY: test-engine
+test-engine: ## the part of test-oldest that makes no requests
+	$(if $(OLDEST),$(ON_OLDEST) $(ENGINE),@echo "no other PostgreSQL is installed")
 
 .PHONY: lint
 lint: generated vet lint-spec ## check code, contract and generated files

@@ -28,6 +28,7 @@ var importRules = map[string]rule{
 	"cmd/benchoauth":                    {[]string{"server/oauth", "server/pgserver", "server/postgres"}, nil},
 	"cmd/benchmcp":                      {[]string{"server/auth", "server/pgserver", "server/postgres"}, nil},
 	"cmd/bundlespec":                    {nil, nil},
+	"cmd/runtests":                      {nil, nil},
 	"server":                            {[]string{"gen/db", "server/audit", "server/auth", "server/branching", "server/events", "server/httpapi", "server/introspect", "server/mail", "server/mcp", "server/mcp/datatools", "server/mcp/schematools", "server/oauth", "server/oauth/redirect", "server/password", "server/pgcopy", "server/postgres", "server/pgserver", "server/readsql", "server/repohost", "server/safedial", "server/tables", "server/users"}, nil},
 	"server/httpapi":                    {[]string{"gen/api", "gen/db", "server/audit", "server/auth", "server/branching", "server/events", "server/introspect", "server/oauth", "server/openapi", "server/postgres", "server/repohost", "server/rows", "server/tables", "server/users"}, []string{"github.com/gin-gonic/gin"}},
 	"server/tables":                     {[]string{"server/auth", "server/compile", "server/introspect", "server/postgres", "server/query", "server/rows"}, nil},

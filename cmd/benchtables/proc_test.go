@@ -45,7 +45,7 @@ func TestParseMemory(t *testing.T) {
 // A child's time must not be lost when it ends: PostgreSQL's sessions come and go.
 func TestFamilyKeepsTheTimeOfChildrenThatEnded(t *testing.T) {
 	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		t.Skip("there is no /proc")
+		t.Skip("system: there is no /proc")
 	}
 	before, err := cpuOfFamily(os.Getpid())
 	if err != nil {

@@ -246,10 +246,10 @@ func FuzzQuick(f *testing.F) {
 		messages, _, wrong := parse(body)
 		for i := range messages {
 			if wrong == nil && !id.Match(messages[i].id) {
-				t.Skip("the library gives large ids back as others, and texts of no UTF-8")
+				return // the library gives large ids back as others, and texts of no UTF-8
 			}
 			if messages[i].method == "initialize" || messages[i].method == "subscriptions/listen" || messages[i].name == "waits" {
-				t.Skip("these take their time")
+				return // these take their time
 			}
 		}
 		p.same(t, request{token: everything, body: string(body), header: map[string]string{

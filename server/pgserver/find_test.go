@@ -205,7 +205,7 @@ func TestEnsure(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			if tt.apt != "" && os.Geteuid() != 0 {
-				t.Skip("apt-get is for root")
+				t.Skip("system: apt-get is for root")
 			}
 			base := t.TempDir()
 			tools := filepath.Join(base, "tools")

@@ -335,7 +335,7 @@ func TestStartEndsWithItsContext(t *testing.T) {
 func TestRootUsesAnotherPlaceForUnreachableData(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root's directories are closed to PostgreSQL's user")
+		t.Skip("system: only root's directories are closed to PostgreSQL's user")
 	}
 	base := pgtest.DataDir(t)
 	home := filepath.Join(base, "home")
@@ -391,7 +391,7 @@ func TestRootUsesAnotherPlaceForUnreachableData(t *testing.T) {
 func TestRootMovesAClusterThatBecameUnreachable(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("only root's directories are closed to PostgreSQL's user")
+		t.Skip("system: only root's directories are closed to PostgreSQL's user")
 	}
 	base := pgtest.DataDir(t)
 	o := pgserver.WithLodgings(options(filepath.Join(base, "home", ".bough")), filepath.Join(base, "lodgings"))
@@ -410,7 +410,7 @@ func TestRootMovesAClusterThatBecameUnreachable(t *testing.T) {
 func TestRootHandsOverAClusterOfItsOwn(t *testing.T) {
 	t.Parallel()
 	if os.Geteuid() != 0 {
-		t.Skip("needs root")
+		t.Skip("system: only root can hand over a cluster")
 	}
 	o := clusterOptions(t, newest(t))
 	err := filepath.WalkDir(filepath.Join(o.DataDir, "postgres"), func(path string, _ fs.DirEntry, err error) error {
