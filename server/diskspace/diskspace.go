@@ -144,6 +144,13 @@ func New(dir string, reserve Reserve) *Guard {
 	return &Guard{dir: dir, reserve: reserve, usage: Of, every: watchEvery, settle: settleTime}
 }
 
+// NewFunc returns a guard that asks usage; tests have one that tells what they want.
+func NewFunc(usage func() (Usage, error), reserve Reserve) *Guard {
+	g := New("", reserve)
+	g.usage = func(string) (Usage, error) { return usage() }
+	return g
+}
+
 // Dir is the directory whose file system is watched.
 func (g *Guard) Dir() string { return g.dir }
 
