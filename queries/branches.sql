@@ -83,7 +83,7 @@ where id = @id and deleted_at is null and status = @status;
 -- name: FinishClone :one
 -- Ends a creation or a reset; no row when the branch is being deleted meanwhile.
 update branches
-set status = 'ready', phase = null, error_message = null, generation = @generation, updated_at = now(),
+set status = 'ready', phase = null, error_message = null, error_code = null, generation = @generation, updated_at = now(),
     reset_at = case when status = 'resetting' then now() else reset_at end
 where id = @id and deleted_at is null and status = @status
 returning *;
@@ -94,8 +94,23 @@ update branches
 set status = case when @usable::boolean then 'ready'::branch_status else 'error'::branch_status end,
     phase = null,
     error_message = case when @usable::boolean then null else @error_message::text end,
+    error_code = case when @usable::boolean then null else sqlc.narg(error_code)::text end,
     updated_at = now()
 where id = @id and deleted_at is null and status = @status
+returning *;
+
+-- name: MarkDatabaseMissing :one
+-- A ready branch whose database is not there any more. The caller has locked the row.
+update branches
+set status = 'error', error_code = 'database_missing', error_message = @error_message::text, updated_at = now()
+where id = @id and deleted_at is null and not is_main and status = 'ready'
+returning *;
+
+-- name: MarkDatabaseFound :one
+-- The database of a branch that was missing is back under its name. The caller has locked the row.
+update branches
+set status = 'ready', error_code = null, error_message = null, updated_at = now()
+where id = @id and deleted_at is null and status = 'error' and error_code = 'database_missing'
 returning *;
 
 -- name: FinishDelete :one
@@ -151,7 +166,7 @@ returning id;
 
 -- name: ListDatabaseOwners :many
 -- Which databases belong to branches that are still there.
-select id, database_name, generation, status from branches where deleted_at is null;
+select id, slug, database_name, generation, status, error_code, is_main from branches where deleted_at is null;
 
 -- name: CountBranchesByStatus :many
 select status, count(*) as count from branches where deleted_at is null and not is_main group by status;

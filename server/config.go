@@ -18,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/diskspace"
 	"github.com/boughdb/bough/server/duration"
 	"github.com/boughdb/bough/server/postgres"
 )
@@ -35,6 +36,7 @@ type Config struct {
 	PostgresBin        string
 	DatabaseURL        string
 	ControlDatabaseURL string
+	DatabaseWait       time.Duration
 	ServiceKey         string
 	LogLevel           string
 	LogFormat          string
@@ -69,6 +71,7 @@ type Config struct {
 		Workers          int
 		CopyJobs         int
 		KeepUserMappings bool
+		DiskReserve      diskspace.Reserve
 	}
 	Pool struct {
 		Main, Branch, Control int32
@@ -90,6 +93,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.PostgresBin, "postgres-bin", "", "directory with the PostgreSQL programs for the embedded server")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "main database of an external PostgreSQL 15 or newer, instead of the embedded one")
 	f.StringVar(&c.ControlDatabaseURL, "control-database-url", "", `Bough's own database (default: "bough" on the same server as main)`)
+	f.Var(durationVar(&c.DatabaseWait, "2m"), "database-wait", "how long to wait at the start for an external PostgreSQL that does not accept connections yet")
 	f.StringVar(&c.ServiceKey, "service-key", "", "service key to accept, instead of making a first one; best set by BOUGH_SERVICE_KEY")
 	f.StringVar(&c.LogLevel, "log.level", "info", "debug, info, warn or error")
 	f.StringVar(&c.LogFormat, "log.format", "text", "text or json")
@@ -120,6 +124,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.IntVar(&c.Branching.Workers, "branching.workers", 2, "clones at a time")
 	f.IntVar(&c.Branching.CopyJobs, "branching.copy-jobs", 2, "connections of a snapshot copy")
 	f.BoolVar(&c.Branching.KeepUserMappings, "branching.keep-user-mappings", false, "let branches have main's user mappings of foreign servers, and so reach them")
+	f.Var(&c.Branching.DiskReserve, "branching.disk-reserve", "space on the databases' disk that Bough leaves free, such as 2GB or 5% (auto: 5%, between 64MB and 1GB); 0 for none")
 	f.Int32Var(&c.Pool.Main, "pool.main", 0, "most connections to main (default 4 for each core of this machine, 10 to 60)")
 	f.Int32Var(&c.Pool.Branch, "pool.branch", 5, "most connections to one branch")
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")

@@ -59,10 +59,13 @@ func (s *server) branchChanged(payload string) {
 
 // newSchemas returns the cache of the databases' schemas. It is told of changes where a database does so, and looks for
 // them elsewhere.
-func newSchemas(cfg Config, data *postgres.Cluster, log *slog.Logger) *introspect.Cache {
+//
+// The keeper is told of each change, so that privileges that were dropped with a schema come back without a restart.
+func newSchemas(cfg Config, data *postgres.Cluster, keeper *postgres.PlaneKeeper, log *slog.Logger) *introspect.Cache {
 	roles := data.DataRoles()
 	return introspect.NewCache(introspect.CacheConfig{
 		Options: introspect.Options{Schemas: cfg.API.Schemas, Roles: roles.All()}, Log: log,
+		Changed: keeper.Changed,
 		Acquire: func(ctx context.Context, database string) (*pgx.Conn, func(), error) {
 			c, err := data.Pools.Acquire(ctx, database)
 			if err != nil {
@@ -81,6 +84,19 @@ func newSchemas(cfg Config, data *postgres.Cluster, log *slog.Logger) *introspec
 			return stop
 		},
 	})
+}
+
+// newSchemas makes the cache of schemas and the keeper of what data requests need in the databases.
+func (s *server) newSchemas() {
+	s.keeper = postgres.NewPlaneKeeper(s.planes.Data.RestoreDataPlane)
+	s.keeper.Restored = func(database string) {
+		s.log.Info("schema auth, roles' privileges and triggers restored after a change of the schema", "database", database)
+		s.schemas.Invalidate(database)
+	}
+	s.keeper.Failed = func(database string, err error) {
+		s.log.Warn("restoring schema auth and roles' privileges after a change of the schema", "database", database, "error", err)
+	}
+	s.schemas = newSchemas(s.cfg, s.planes.Data, s.keeper, s.log)
 }
 
 // ensureBranches gives the branches that are there their part of the data plane: they may be older than this program.

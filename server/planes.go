@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/diskspace"
 	"github.com/boughdb/bough/server/pgcopy"
 	"github.com/boughdb/bough/server/pgserver"
 	"github.com/boughdb/bough/server/postgres"
@@ -28,6 +29,8 @@ type Planes struct {
 	Control  *pgxpool.Pool
 	Data     *postgres.Cluster
 	embedded *pgserver.Server // nil with an external PostgreSQL
+	// controlDisk guards the file system of the control database; nil where that is not known.
+	controlDisk *diskspace.Guard
 }
 
 // Open starts the embedded PostgreSQL, or connects to the external one, and brings the control database up to date.
@@ -59,6 +62,13 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	if err := distinct(mainURL, controlURL); err != nil {
 		return nil, err
 	}
+	if p.embedded == nil {
+		for _, url := range []string{mainURL, controlURL} {
+			if err := postgres.AwaitServer(ctx, url, cfg.DatabaseWait, log); err != nil {
+				return nil, err
+			}
+		}
+	}
 	if err := postgres.EnsureDatabase(ctx, controlURL); err != nil {
 		return nil, fmt.Errorf("control database: %w", err)
 	}
@@ -76,8 +86,10 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	if strategy == "auto" {
 		strategy = ""
 	}
+	disk := p.guard(ctx, cfg, mainURL, log)
+	p.controlDisk = p.guard(ctx, cfg, controlURL, log)
 	p.Data, err = postgres.OpenCluster(ctx, postgres.ClusterConfig{
-		URL: mainURL, Installation: installation, Log: log,
+		URL: mainURL, Disk: disk, Installation: installation, Log: log,
 		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout},
 		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
 		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,
@@ -92,6 +104,22 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	}
 	return p, nil
 }
+
+// guard returns a guard of the file system that a database is on, nil where that is not known.
+func (p *Planes) guard(ctx context.Context, cfg Config, url string, log *slog.Logger) *diskspace.Guard {
+	if p.embedded != nil {
+		return diskspace.New(p.embedded.ClusterDir(), cfg.Branching.DiskReserve)
+	}
+	dir, why, err := postgres.LocalDataDirectory(ctx, url)
+	if dir == "" {
+		log.Debug("the free space of a server's disk is not known", "reason", why, "error", err)
+		return nil
+	}
+	return diskspace.New(dir, cfg.Branching.DiskReserve)
+}
+
+// CheckRoom returns a diskspace.ErrInsufficient when the control database should not grow any more.
+func (p *Planes) CheckRoom() error { return p.controlDisk.Require(0, "this") }
 
 // dumpProgram finds a pg_dump that can read a server of the major version, "" where there is none.
 func (p *Planes) dumpProgram(major int) string {

@@ -93,6 +93,7 @@ type server struct {
 	events   *events.Service
 	repohost *repohost.Service
 	schemas  *introspect.Cache
+	keeper   *postgres.PlaneKeeper
 	tables   *tables.Service
 	oauth    *oauth.Service // nil when it is switched off
 	mcp      *mcp.Server    // likewise
@@ -147,9 +148,10 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	s.users.SetJobs(s.jobs)
 	s.events.SetJobs(s.jobs)
 	s.repohost.SetJobs(s.jobs)
-	s.schemas = newSchemas(cfg, planes.Data, log)
+	s.newSchemas()
 	s.tables = newTables(cfg, planes.Data, s.schemas, log)
 	planes.Data.Announce = s.announceHold
+	planes.Data.Pools.Missing = s.branches.DatabaseGone
 
 	s.registry.MustRegister(branchCollector{s.branches, log}, poolCollector{planes})
 	api := &httpapi.API{
@@ -157,6 +159,7 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
 		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
 		OAuth: s.oauth, OAuthConfig: s.oauthConfig(), MCPPath: cfg.MCP.BasePath, Audit: audit.New(planes.Control),
+		Room: planes.CheckRoom,
 		Checks: map[string]func(context.Context) error{
 			"control_database": planes.Control.Ping,
 			"main_database":    planes.Data.Ping,
@@ -206,6 +209,7 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 	wg.Go(func() { s.sweep(background) })
 	wg.Go(func() { s.ensureBranches(background) })
 	wg.Go(func() { _ = s.schemas.Run(background) }) // has no error
+	wg.Go(func() { <-background.Done(); s.keeper.Close() })
 	if err := s.jobs.Start(background); err != nil {
 		return fmt.Errorf("starting the job queue: %w", err)
 	}

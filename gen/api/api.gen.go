@@ -773,6 +773,10 @@ type Branch struct {
 	DataCloneMode DataCloneMode `json:"data_clone_mode"`
 	DatabaseName  string        `json:"database_name"`
 
+	// ErrorCode What kind of error the branch is in, where there is an identifier for it. `insufficient_storage`: the disk has
+	// no room for it. `database_missing`: somebody dropped or renamed its database; a reset makes a new one.
+	ErrorCode *string `json:"error_code"`
+
 	// ErrorMessage Why the branch is in status `error`.
 	ErrorMessage *string            `json:"error_message"`
 	ExpiresAt    *time.Time         `json:"expires_at"`
@@ -1069,7 +1073,8 @@ type Delivery struct {
 	DeliveredAt *time.Time        `json:"delivered_at"`
 
 	// Event What has happened. `branch.created`: its making has begun; `branch.ready`: it can be used; `branch.failed`: its
-	// creation or reset came to nothing (`data.operation` says which, `data.error` why); `branch.reset`: it is as its
+	// creation or reset came to nothing (`data.operation` says which, `data.error` why), or its database is missing (then
+	// without `data.operation`); `branch.reset`: it is as its
 	// parent is; `branch.updated`: name, type or expiry changed (`data.changed`); `branch.expiring`: it expires soon,
 	// once for each `expires_at`; `branch.deleted`: its database is gone (`data.reason`: `requested` or `expired`);
 	// `webhook.test`: somebody asked for a test.
@@ -1129,7 +1134,7 @@ type Email = string
 type Error struct {
 	// Code A stable identifier: one of the codes named at the operation, or `validation_error`, `unauthorized`,
 	// `access_denied`, `not_found`, `method_not_allowed`, `conflict`, `rate_limited`, `too_large`,
-	// `unsupported_media_type`, `not_acceptable`, `timeout`, `unavailable`, `internal_error`.
+	// `unsupported_media_type`, `not_acceptable`, `timeout`, `unavailable`, `insufficient_storage`, `internal_error`.
 	Code string `json:"code"`
 
 	// Details The particulars of this case, where there are any.
@@ -1165,7 +1170,8 @@ type EventPayload struct {
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type What has happened. `branch.created`: its making has begun; `branch.ready`: it can be used; `branch.failed`: its
-	// creation or reset came to nothing (`data.operation` says which, `data.error` why); `branch.reset`: it is as its
+	// creation or reset came to nothing (`data.operation` says which, `data.error` why), or its database is missing (then
+	// without `data.operation`); `branch.reset`: it is as its
 	// parent is; `branch.updated`: name, type or expiry changed (`data.changed`); `branch.expiring`: it expires soon,
 	// once for each `expires_at`; `branch.deleted`: its database is gone (`data.reason`: `requested` or `expired`);
 	// `webhook.test`: somebody asked for a test.
@@ -1176,7 +1182,8 @@ type EventPayload struct {
 type EventSelector string
 
 // EventType What has happened. `branch.created`: its making has begun; `branch.ready`: it can be used; `branch.failed`: its
-// creation or reset came to nothing (`data.operation` says which, `data.error` why); `branch.reset`: it is as its
+// creation or reset came to nothing (`data.operation` says which, `data.error` why), or its database is missing (then
+// without `data.operation`); `branch.reset`: it is as its
 // parent is; `branch.updated`: name, type or expiry changed (`data.changed`); `branch.expiring`: it expires soon,
 // once for each `expires_at`; `branch.deleted`: its database is gone (`data.reason`: `requested` or `expired`);
 // `webhook.test`: somebody asked for a test.
@@ -2017,6 +2024,11 @@ type Failure = Error
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
 type Forbidden = Error
+
+// InsufficientStorage The body of every error.
+//
+// Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type InsufficientStorage = Error
 
 // LinkExpired The body of every error.
 //
@@ -4319,6 +4331,8 @@ type FailureJSONResponse Error
 
 type ForbiddenJSONResponse Error
 
+type InsufficientStorageJSONResponse Error
+
 type LinkExpiredResponseHeaders struct {
 	WWWAuthenticate string
 }
@@ -4776,6 +4790,22 @@ func (response CreateBranch503JSONResponse) VisitCreateBranchResponse(w http.Res
 	return err
 }
 
+type CreateBranch507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response CreateBranch507JSONResponse) VisitCreateBranchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateBranchdefaultJSONResponse struct {
 	Body       Error
 	StatusCode int
@@ -5010,6 +5040,22 @@ func (response PutRepohostConfig503JSONResponse) VisitPutRepohostConfigResponse(
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type PutRepohostConfig507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response PutRepohostConfig507JSONResponse) VisitPutRepohostConfigResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -6554,6 +6600,22 @@ func (response ResetBranch503JSONResponse) VisitResetBranchResponse(w http.Respo
 	return err
 }
 
+type ResetBranch507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response ResetBranch507JSONResponse) VisitResetBranchResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type ResetBranchdefaultJSONResponse struct {
 	Body       Error
 	StatusCode int
@@ -6752,6 +6814,22 @@ func (response CreateKey415JSONResponse) VisitCreateKeyResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(415)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type CreateKey507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response CreateKey507JSONResponse) VisitCreateKeyResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -7323,6 +7401,22 @@ func (response CreateUser503JSONResponse) VisitCreateUserResponse(w http.Respons
 	return err
 }
 
+type CreateUser507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response CreateUser507JSONResponse) VisitCreateUserResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateUserdefaultJSONResponse struct {
 	Body       Error
 	StatusCode int
@@ -7869,6 +7963,22 @@ func (response CreateWebhook415JSONResponse) VisitCreateWebhookResponse(w http.R
 	return err
 }
 
+type CreateWebhook507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response CreateWebhook507JSONResponse) VisitCreateWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
 type CreateWebhookdefaultJSONResponse struct {
 	Body       Error
 	StatusCode int
@@ -8057,6 +8167,22 @@ func (response Redeliver409JSONResponse) VisitRedeliverResponse(w http.ResponseW
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type Redeliver507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response Redeliver507JSONResponse) VisitRedeliverResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -8713,6 +8839,22 @@ func (response TestWebhook409JSONResponse) VisitTestWebhookResponse(w http.Respo
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type TestWebhook507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response TestWebhook507JSONResponse) VisitTestWebhookResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }
@@ -10465,6 +10607,22 @@ func (response SignUp503JSONResponse) VisitSignUpResponse(w http.ResponseWriter)
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
 	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type SignUp507JSONResponse struct {
+	InsufficientStorageJSONResponse
+}
+
+func (response SignUp507JSONResponse) VisitSignUpResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(507)
 	_, err := buf.WriteTo(w)
 	return err
 }

@@ -1016,6 +1016,10 @@ type Branch struct {
 	DataCloneMode DataCloneMode `json:"data_clone_mode"`
 	DatabaseName  string        `json:"database_name"`
 
+	// ErrorCode What kind of error the branch is in, where there is an identifier for it. `insufficient_storage`: the disk has
+	// no room for it. `database_missing`: somebody dropped or renamed its database; a reset makes a new one.
+	ErrorCode *string `json:"error_code"`
+
 	// ErrorMessage Why the branch is in status `error`.
 	ErrorMessage *string            `json:"error_message"`
 	ExpiresAt    *time.Time         `json:"expires_at"`
@@ -1332,7 +1336,8 @@ type Delivery struct {
 	DeliveredAt *time.Time        `json:"delivered_at"`
 
 	// Event What has happened. `branch.created`: its making has begun; `branch.ready`: it can be used; `branch.failed`: its
-	// creation or reset came to nothing (`data.operation` says which, `data.error` why); `branch.reset`: it is as its
+	// creation or reset came to nothing (`data.operation` says which, `data.error` why), or its database is missing (then
+	// without `data.operation`); `branch.reset`: it is as its
 	// parent is; `branch.updated`: name, type or expiry changed (`data.changed`); `branch.expiring`: it expires soon,
 	// once for each `expires_at`; `branch.deleted`: its database is gone (`data.reason`: `requested` or `expired`);
 	// `webhook.test`: somebody asked for a test.
@@ -1392,7 +1397,7 @@ type Email = string
 type Error struct {
 	// Code A stable identifier: one of the codes named at the operation, or `validation_error`, `unauthorized`,
 	// `access_denied`, `not_found`, `method_not_allowed`, `conflict`, `rate_limited`, `too_large`,
-	// `unsupported_media_type`, `not_acceptable`, `timeout`, `unavailable`, `internal_error`.
+	// `unsupported_media_type`, `not_acceptable`, `timeout`, `unavailable`, `insufficient_storage`, `internal_error`.
 	Code string `json:"code"`
 
 	// Details The particulars of this case, where there are any.
@@ -1431,7 +1436,8 @@ type EventPayload struct {
 	Timestamp time.Time `json:"timestamp"`
 
 	// Type What has happened. `branch.created`: its making has begun; `branch.ready`: it can be used; `branch.failed`: its
-	// creation or reset came to nothing (`data.operation` says which, `data.error` why); `branch.reset`: it is as its
+	// creation or reset came to nothing (`data.operation` says which, `data.error` why), or its database is missing (then
+	// without `data.operation`); `branch.reset`: it is as its
 	// parent is; `branch.updated`: name, type or expiry changed (`data.changed`); `branch.expiring`: it expires soon,
 	// once for each `expires_at`; `branch.deleted`: its database is gone (`data.reason`: `requested` or `expired`);
 	// `webhook.test`: somebody asked for a test.
@@ -1442,7 +1448,8 @@ type EventPayload struct {
 type EventSelector string
 
 // EventType What has happened. `branch.created`: its making has begun; `branch.ready`: it can be used; `branch.failed`: its
-// creation or reset came to nothing (`data.operation` says which, `data.error` why); `branch.reset`: it is as its
+// creation or reset came to nothing (`data.operation` says which, `data.error` why), or its database is missing (then
+// without `data.operation`); `branch.reset`: it is as its
 // parent is; `branch.updated`: name, type or expiry changed (`data.changed`); `branch.expiring`: it expires soon,
 // once for each `expires_at`; `branch.deleted`: its database is gone (`data.reason`: `requested` or `expired`);
 // `webhook.test`: somebody asked for a test.
@@ -2537,6 +2544,11 @@ type Forbidden = Error
 // FunctionResult Any JSON value.
 type FunctionResult = AnyResult
 
+// InsufficientStorage The body of every error.
+//
+// Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
+type InsufficientStorage = Error
+
 // LinkExpired The body of every error.
 //
 // Example: {"code":"branch_not_found","error":"There is no branch \"demo\".","request_id":"0f8e5f0c6d5a4f0fb6a1e1a86c3e1b5a"}
@@ -2576,6 +2588,9 @@ type OAuthInvalidClient = OAuthError
 
 // OAuthLimited An error in the form of RFC 6749, section 5.2.
 type OAuthLimited = OAuthError
+
+// OAuthStorage An error in the form of RFC 6749, section 5.2.
+type OAuthStorage = OAuthError
 
 // OAuthTooLarge An error in the form of RFC 6749, section 5.2.
 type OAuthTooLarge = OAuthError
@@ -16228,6 +16243,8 @@ type CreateBranchResponse struct {
 	JSON415 *UnsupportedMediaType
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers201 the parsed response headers for an HTTP 201 response
@@ -16281,6 +16298,11 @@ func (r CreateBranchResponse) GetJSON415() *UnsupportedMediaType {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r CreateBranchResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r CreateBranchResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -16436,6 +16458,8 @@ type PutRepohostConfigResponse struct {
 	JSON415 *UnsupportedMediaType
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -16482,6 +16506,11 @@ func (r PutRepohostConfigResponse) GetJSON415() *UnsupportedMediaType {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r PutRepohostConfigResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r PutRepohostConfigResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -17732,6 +17761,8 @@ type ResetBranchResponse struct {
 	JSON409 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -17778,6 +17809,11 @@ func (r ResetBranchResponse) GetJSON409() *Error {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r ResetBranchResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r ResetBranchResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -17915,6 +17951,8 @@ type CreateKeyResponse struct {
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
 	JSON415 *UnsupportedMediaType
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers201 the parsed response headers for an HTTP 201 response
@@ -17951,6 +17989,11 @@ func (r CreateKeyResponse) GetJSON413() *TooLarge {
 // GetJSON415 returns the response for an HTTP 415 `application/json` response
 func (r CreateKeyResponse) GetJSON415() *UnsupportedMediaType {
 	return r.JSON415
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r CreateKeyResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -18396,6 +18439,8 @@ type CreateUserResponse struct {
 	JSON415 *UnsupportedMediaType
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -18442,6 +18487,11 @@ func (r CreateUserResponse) GetJSON415() *UnsupportedMediaType {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r CreateUserResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r CreateUserResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -18857,6 +18907,8 @@ type CreateWebhookResponse struct {
 	JSON413 *TooLarge
 	// JSON415 the response for an HTTP 415 `application/json` response
 	JSON415 *UnsupportedMediaType
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers201 the parsed response headers for an HTTP 201 response
@@ -18893,6 +18945,11 @@ func (r CreateWebhookResponse) GetJSON413() *TooLarge {
 // GetJSON415 returns the response for an HTTP 415 `application/json` response
 func (r CreateWebhookResponse) GetJSON415() *UnsupportedMediaType {
 	return r.JSON415
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r CreateWebhookResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -19025,6 +19082,8 @@ type RedeliverResponse struct {
 	JSON404 *NotFound
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -19059,6 +19118,11 @@ func (r RedeliverResponse) GetJSON404() *NotFound {
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
 func (r RedeliverResponse) GetJSON409() *Conflict {
 	return r.JSON409
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r RedeliverResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -19558,6 +19622,8 @@ type TestWebhookResponse struct {
 	JSON404 *NotFound
 	// JSON409 the response for an HTTP 409 `application/json` response
 	JSON409 *Conflict
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -19592,6 +19658,11 @@ func (r TestWebhookResponse) GetJSON404() *NotFound {
 // GetJSON409 returns the response for an HTTP 409 `application/json` response
 func (r TestWebhookResponse) GetJSON409() *Conflict {
 	return r.JSON409
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r TestWebhookResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -20884,6 +20955,8 @@ type SignUpResponse struct {
 	JSON429 *TooManyAttempts
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers201 the parsed response headers for an HTTP 201 response
@@ -20932,6 +21005,11 @@ func (r SignUpResponse) GetJSON429() *TooManyAttempts {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r SignUpResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r SignUpResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -23012,6 +23090,8 @@ type ReceiveRepohostWebhookResponse struct {
 	JSON429 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -23060,6 +23140,11 @@ func (r ReceiveRepohostWebhookResponse) GetJSON429() *Error {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r ReceiveRepohostWebhookResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r ReceiveRepohostWebhookResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -23130,6 +23215,8 @@ type ReceiveRepohostWebhookForResponse struct {
 	JSON429 *Error
 	// JSON503 the response for an HTTP 503 `application/json` response
 	JSON503 *Unavailable
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *InsufficientStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *Failure
 	// Headers401 the parsed response headers for an HTTP 401 response
@@ -23178,6 +23265,11 @@ func (r ReceiveRepohostWebhookForResponse) GetJSON429() *Error {
 // GetJSON503 returns the response for an HTTP 503 `application/json` response
 func (r ReceiveRepohostWebhookForResponse) GetJSON503() *Unavailable {
 	return r.JSON503
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r ReceiveRepohostWebhookForResponse) GetJSON507() *InsufficientStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -23705,6 +23797,8 @@ type RegisterClientResponse struct {
 	JSON413 *OAuthTooLarge
 	// JSON429 the response for an HTTP 429 `application/json` response
 	JSON429 *OAuthLimited
+	// JSON507 the response for an HTTP 507 `application/json` response
+	JSON507 *OAuthStorage
 	// JSONDefault the response for an HTTP default `application/json` response
 	JSONDefault *OAuthFailure
 	// Headers201 the parsed response headers for an HTTP 201 response
@@ -23738,6 +23832,11 @@ func (r RegisterClientResponse) GetJSON413() *OAuthTooLarge {
 // GetJSON429 returns the response for an HTTP 429 `application/json` response
 func (r RegisterClientResponse) GetJSON429() *OAuthLimited {
 	return r.JSON429
+}
+
+// GetJSON507 returns the response for an HTTP 507 `application/json` response
+func (r RegisterClientResponse) GetJSON507() *OAuthStorage {
+	return r.JSON507
 }
 
 // GetJSONDefault returns the response for an HTTP default `application/json` response
@@ -27970,6 +28069,13 @@ func ParseCreateBranchResponse(rsp *http.Response) (*CreateBranchResponse, error
 		}
 		response.JSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -28168,6 +28274,13 @@ func ParsePutRepohostConfigResponse(rsp *http.Response) (*PutRepohostConfigRespo
 			return nil, err
 		}
 		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -29399,6 +29512,13 @@ func ParseResetBranchResponse(rsp *http.Response) (*ResetBranchResponse, error) 
 		}
 		response.JSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -29556,6 +29676,13 @@ func ParseCreateKeyResponse(rsp *http.Response) (*CreateKeyResponse, error) {
 			return nil, err
 		}
 		response.JSON415 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -30003,6 +30130,13 @@ func ParseCreateUserResponse(rsp *http.Response) (*CreateUserResponse, error) {
 		}
 		response.JSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -30417,6 +30551,13 @@ func ParseCreateWebhookResponse(rsp *http.Response) (*CreateWebhookResponse, err
 		}
 		response.JSON415 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -30581,6 +30722,13 @@ func ParseRedeliverResponse(rsp *http.Response) (*RedeliverResponse, error) {
 			return nil, err
 		}
 		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -31066,6 +31214,13 @@ func ParseTestWebhookResponse(rsp *http.Response) (*TestWebhookResponse, error) 
 			return nil, err
 		}
 		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -32407,6 +32562,13 @@ func ParseSignUpResponse(rsp *http.Response) (*SignUpResponse, error) {
 			return nil, err
 		}
 		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -34770,6 +34932,13 @@ func ParseReceiveRepohostWebhookResponse(rsp *http.Response) (*ReceiveRepohostWe
 		}
 		response.JSON503 = &dest
 
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
+
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
 		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
@@ -34884,6 +35053,13 @@ func ParseReceiveRepohostWebhookForResponse(rsp *http.Response) (*ReceiveRepohos
 			return nil, err
 		}
 		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest InsufficientStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest Failure
@@ -35405,6 +35581,13 @@ func ParseRegisterClientResponse(rsp *http.Response) (*RegisterClientResponse, e
 			return nil, err
 		}
 		response.JSON429 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 507:
+		var dest OAuthStorage
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON507 = &dest
 
 	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
 		var dest OAuthFailure

@@ -17,7 +17,7 @@ update branches
 set status = $1, phase = 'queued', operation_by = $2, updated_at = now(),
     lease_until = now() + interval '30 seconds'
 where id = $3 and deleted_at is null and not is_main and status::text = any ($4::text[])
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type BeginOperationParams struct {
@@ -61,6 +61,7 @@ func (q *Queries) BeginOperation(ctx context.Context, arg BeginOperationParams) 
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -182,7 +183,7 @@ const ensureMain = `-- name: EnsureMain :one
 insert into branches (id, name, slug, database_name, status, type, data_clone_mode, is_main, created_by)
 values ($1, 'main', 'main', $2, 'ready', 'persistent', 'full_clone', true, '')
 on conflict (is_main) where is_main do update set database_name = excluded.database_name
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type EnsureMainParams struct {
@@ -219,6 +220,7 @@ func (q *Queries) EnsureMain(ctx context.Context, arg EnsureMainParams) (Branch,
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -228,14 +230,16 @@ update branches
 set status = case when $1::boolean then 'ready'::branch_status else 'error'::branch_status end,
     phase = null,
     error_message = case when $1::boolean then null else $2::text end,
+    error_code = case when $1::boolean then null else $3::text end,
     updated_at = now()
-where id = $3 and deleted_at is null and status = $4
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+where id = $4 and deleted_at is null and status = $5
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type FailCloneParams struct {
 	Usable       bool
 	ErrorMessage string
+	ErrorCode    *string
 	ID           uuid.UUID
 	Status       BranchStatus
 }
@@ -245,6 +249,7 @@ func (q *Queries) FailClone(ctx context.Context, arg FailCloneParams) (Branch, e
 	row := q.db.QueryRow(ctx, failClone,
 		arg.Usable,
 		arg.ErrorMessage,
+		arg.ErrorCode,
 		arg.ID,
 		arg.Status,
 	)
@@ -274,6 +279,7 @@ func (q *Queries) FailClone(ctx context.Context, arg FailCloneParams) (Branch, e
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -302,10 +308,10 @@ func (q *Queries) FindIdempotencyKey(ctx context.Context, arg FindIdempotencyKey
 
 const finishClone = `-- name: FinishClone :one
 update branches
-set status = 'ready', phase = null, error_message = null, generation = $1, updated_at = now(),
+set status = 'ready', phase = null, error_message = null, error_code = null, generation = $1, updated_at = now(),
     reset_at = case when status = 'resetting' then now() else reset_at end
 where id = $2 and deleted_at is null and status = $3
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type FinishCloneParams struct {
@@ -343,6 +349,7 @@ func (q *Queries) FinishClone(ctx context.Context, arg FinishCloneParams) (Branc
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -351,7 +358,7 @@ const finishDelete = `-- name: FinishDelete :one
 update branches
 set deleted_at = now(), phase = null, updated_at = now()
 where id = $1 and deleted_at is null and status = 'deleting'
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 func (q *Queries) FinishDelete(ctx context.Context, id uuid.UUID) (Branch, error) {
@@ -382,6 +389,7 @@ func (q *Queries) FinishDelete(ctx context.Context, id uuid.UUID) (Branch, error
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -403,7 +411,7 @@ func (q *Queries) GetAccessLevel(ctx context.Context, arg GetAccessLevelParams) 
 }
 
 const getBranchByID = `-- name: GetBranchByID :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where id = $1
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code from branches where id = $1
 `
 
 // Finds removed branches too; the caller looks at deleted_at.
@@ -435,12 +443,13 @@ func (q *Queries) GetBranchByID(ctx context.Context, id uuid.UUID) (Branch, erro
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
 
 const getBranchBySlug = `-- name: GetBranchBySlug :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where slug = $1 and deleted_at is null and status <> 'deleting'
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code from branches where slug = $1 and deleted_at is null and status <> 'deleting'
 `
 
 func (q *Queries) GetBranchBySlug(ctx context.Context, slug string) (Branch, error) {
@@ -471,6 +480,7 @@ func (q *Queries) GetBranchBySlug(ctx context.Context, slug string) (Branch, err
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -482,7 +492,7 @@ insert into branches (
 values (
     $1, $2, $3, $4, 'creating', $5, $6, $7, $8, $8, $9,
     'queued', 0, $10, $11, $12)
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type InsertBranchParams struct {
@@ -541,6 +551,7 @@ func (q *Queries) InsertBranch(ctx context.Context, arg InsertBranchParams) (Bra
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -591,7 +602,7 @@ func (q *Queries) KeepLease(ctx context.Context, arg KeepLeaseParams) (int64, er
 }
 
 const listBranches = `-- name: ListBranches :many
-select b.id, b.name, b.slug, b.database_name, b.status, b.type, b.data_clone_mode, b.parent_id, b.is_main, b.created_by, b.created_at, b.updated_at, b.expires_at, b.reset_at, b.phase, b.error_message, b.generation, b.operation_by, b.lease_until, b.repohost_repo, b.repohost_pr_number, b.repohost_pr_url, b.deleted_at, b.expiry_announced
+select b.id, b.name, b.slug, b.database_name, b.status, b.type, b.data_clone_mode, b.parent_id, b.is_main, b.created_by, b.created_at, b.updated_at, b.expires_at, b.reset_at, b.phase, b.error_message, b.generation, b.operation_by, b.lease_until, b.repohost_repo, b.repohost_pr_number, b.repohost_pr_url, b.deleted_at, b.expiry_announced, b.error_code
 from branches b
 where b.deleted_at is null
   and ($1::branch_status is null or b.status = $1)
@@ -655,6 +666,7 @@ func (q *Queries) ListBranches(ctx context.Context, arg ListBranchesParams) ([]B
 			&i.RepohostPRURL,
 			&i.DeletedAt,
 			&i.ExpiryAnnounced,
+			&i.ErrorCode,
 		); err != nil {
 			return nil, err
 		}
@@ -667,7 +679,7 @@ func (q *Queries) ListBranches(ctx context.Context, arg ListBranchesParams) ([]B
 }
 
 const listChildren = `-- name: ListChildren :many
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where parent_id = $1::uuid and deleted_at is null and status <> 'deleting' order by created_at for update
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code from branches where parent_id = $1::uuid and deleted_at is null and status <> 'deleting' order by created_at for update
 `
 
 func (q *Queries) ListChildren(ctx context.Context, parentID uuid.UUID) ([]Branch, error) {
@@ -704,6 +716,7 @@ func (q *Queries) ListChildren(ctx context.Context, parentID uuid.UUID) ([]Branc
 			&i.RepohostPRURL,
 			&i.DeletedAt,
 			&i.ExpiryAnnounced,
+			&i.ErrorCode,
 		); err != nil {
 			return nil, err
 		}
@@ -716,14 +729,17 @@ func (q *Queries) ListChildren(ctx context.Context, parentID uuid.UUID) ([]Branc
 }
 
 const listDatabaseOwners = `-- name: ListDatabaseOwners :many
-select id, database_name, generation, status from branches where deleted_at is null
+select id, slug, database_name, generation, status, error_code, is_main from branches where deleted_at is null
 `
 
 type ListDatabaseOwnersRow struct {
 	ID           uuid.UUID
+	Slug         string
 	DatabaseName string
 	Generation   int32
 	Status       BranchStatus
+	ErrorCode    *string
+	IsMain       bool
 }
 
 // Which databases belong to branches that are still there.
@@ -738,9 +754,12 @@ func (q *Queries) ListDatabaseOwners(ctx context.Context) ([]ListDatabaseOwnersR
 		var i ListDatabaseOwnersRow
 		if err := rows.Scan(
 			&i.ID,
+			&i.Slug,
 			&i.DatabaseName,
 			&i.Generation,
 			&i.Status,
+			&i.ErrorCode,
+			&i.IsMain,
 		); err != nil {
 			return nil, err
 		}
@@ -781,7 +800,7 @@ func (q *Queries) ListExpired(ctx context.Context) ([]uuid.UUID, error) {
 }
 
 const lockBranch = `-- name: LockBranch :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where id = $1 and deleted_at is null for update
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code from branches where id = $1 and deleted_at is null for update
 `
 
 // Keeps the branch from changing until the end of the transaction.
@@ -813,6 +832,7 @@ func (q *Queries) LockBranch(ctx context.Context, id uuid.UUID) (Branch, error) 
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -839,6 +859,93 @@ type LockIdempotencyKeyParams struct {
 func (q *Queries) LockIdempotencyKey(ctx context.Context, arg LockIdempotencyKeyParams) error {
 	_, err := q.db.Exec(ctx, lockIdempotencyKey, arg.Principal, arg.Key)
 	return err
+}
+
+const markDatabaseFound = `-- name: MarkDatabaseFound :one
+update branches
+set status = 'ready', error_code = null, error_message = null, updated_at = now()
+where id = $1 and deleted_at is null and status = 'error' and error_code = 'database_missing'
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
+`
+
+// The database of a branch that was missing is back under its name. The caller has locked the row.
+func (q *Queries) MarkDatabaseFound(ctx context.Context, id uuid.UUID) (Branch, error) {
+	row := q.db.QueryRow(ctx, markDatabaseFound, id)
+	var i Branch
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Slug,
+		&i.DatabaseName,
+		&i.Status,
+		&i.Type,
+		&i.DataCloneMode,
+		&i.ParentID,
+		&i.IsMain,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.ExpiresAt,
+		&i.ResetAt,
+		&i.Phase,
+		&i.ErrorMessage,
+		&i.Generation,
+		&i.OperationBy,
+		&i.LeaseUntil,
+		&i.RepohostRepo,
+		&i.RepohostPRNumber,
+		&i.RepohostPRURL,
+		&i.DeletedAt,
+		&i.ExpiryAnnounced,
+		&i.ErrorCode,
+	)
+	return i, err
+}
+
+const markDatabaseMissing = `-- name: MarkDatabaseMissing :one
+update branches
+set status = 'error', error_code = 'database_missing', error_message = $1::text, updated_at = now()
+where id = $2 and deleted_at is null and not is_main and status = 'ready'
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
+`
+
+type MarkDatabaseMissingParams struct {
+	ErrorMessage string
+	ID           uuid.UUID
+}
+
+// A ready branch whose database is not there any more. The caller has locked the row.
+func (q *Queries) MarkDatabaseMissing(ctx context.Context, arg MarkDatabaseMissingParams) (Branch, error) {
+	row := q.db.QueryRow(ctx, markDatabaseMissing, arg.ErrorMessage, arg.ID)
+	var i Branch
+	err := row.Scan(
+		&i.ID,
+		&i.Name,
+		&i.Slug,
+		&i.DatabaseName,
+		&i.Status,
+		&i.Type,
+		&i.DataCloneMode,
+		&i.ParentID,
+		&i.IsMain,
+		&i.CreatedBy,
+		&i.CreatedAt,
+		&i.UpdatedAt,
+		&i.ExpiresAt,
+		&i.ResetAt,
+		&i.Phase,
+		&i.ErrorMessage,
+		&i.Generation,
+		&i.OperationBy,
+		&i.LeaseUntil,
+		&i.RepohostRepo,
+		&i.RepohostPRNumber,
+		&i.RepohostPRURL,
+		&i.DeletedAt,
+		&i.ExpiryAnnounced,
+		&i.ErrorCode,
+	)
+	return i, err
 }
 
 const orphanChildren = `-- name: OrphanChildren :exec
@@ -875,7 +982,7 @@ func (q *Queries) SetPhase(ctx context.Context, arg SetPhaseParams) (int64, erro
 }
 
 const shareBranch = `-- name: ShareBranch :one
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced from branches where id = $1 and deleted_at is null for share
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code from branches where id = $1 and deleted_at is null for share
 `
 
 // Keeps the branch from being removed or changed until the end of the transaction.
@@ -907,6 +1014,7 @@ func (q *Queries) ShareBranch(ctx context.Context, id uuid.UUID) (Branch, error)
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }
@@ -930,7 +1038,7 @@ set name = coalesce($1, name),
     expires_at = case when $3::boolean then $4 else expires_at end,
     updated_at = now()
 where id = $5 and deleted_at is null and not is_main and status <> 'deleting'
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type UpdateBranchParams struct {
@@ -975,6 +1083,7 @@ func (q *Queries) UpdateBranch(ctx context.Context, arg UpdateBranchParams) (Bra
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }

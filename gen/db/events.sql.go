@@ -65,7 +65,7 @@ where id in (
     order by expires_at
     limit 100
     for update skip locked)
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 // Branches whose expiry is to be announced. Each caller gets others, and each expiry goes to one caller only.
@@ -103,6 +103,7 @@ func (q *Queries) ClaimExpiring(ctx context.Context, noticeSeconds float64) ([]B
 			&i.RepohostPRURL,
 			&i.DeletedAt,
 			&i.ExpiryAnnounced,
+			&i.ErrorCode,
 		); err != nil {
 			return nil, err
 		}

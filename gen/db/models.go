@@ -1149,6 +1149,8 @@ type Branch struct {
 	DeletedAt *time.Time
 	// The expires_at that branch.expiring was sent for; another expiry is announced again.
 	ExpiryAnnounced *time.Time
+	// What kind of error a branch in status error is in: a stable identifier beside error_message, null where there is none.
+	ErrorCode *string
 }
 
 // Access given to users beyond the creator, administrators and service keys.

@@ -723,7 +723,7 @@ func (q *Queries) KeepReportLease(ctx context.Context, arg KeepReportLeaseParams
 }
 
 const listBranchesOfPullRequest = `-- name: ListBranchesOfPullRequest :many
-select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+select id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 from branches
 where lower(repohost_repo) = lower($1) and repohost_pr_number = $2::integer
   and deleted_at is null and status <> 'deleting'
@@ -769,6 +769,7 @@ func (q *Queries) ListBranchesOfPullRequest(ctx context.Context, arg ListBranche
 			&i.RepohostPRURL,
 			&i.DeletedAt,
 			&i.ExpiryAnnounced,
+			&i.ErrorCode,
 		); err != nil {
 			return nil, err
 		}
@@ -1028,7 +1029,7 @@ const setBranchExpiry = `-- name: SetBranchExpiry :one
 update branches
 set expires_at = $1, updated_at = now()
 where id = $2 and deleted_at is null and not is_main and status <> 'deleting'
-returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced
+returning id, name, slug, database_name, status, type, data_clone_mode, parent_id, is_main, created_by, created_at, updated_at, expires_at, reset_at, phase, error_message, generation, operation_by, lease_until, repohost_repo, repohost_pr_number, repohost_pr_url, deleted_at, expiry_announced, error_code
 `
 
 type SetBranchExpiryParams struct {
@@ -1064,6 +1065,7 @@ func (q *Queries) SetBranchExpiry(ctx context.Context, arg SetBranchExpiryParams
 		&i.RepohostPRURL,
 		&i.DeletedAt,
 		&i.ExpiryAnnounced,
+		&i.ErrorCode,
 	)
 	return i, err
 }

@@ -54,6 +54,8 @@ type Engine interface {
 	Main() string
 	URL(database string) (string, error)
 	Clone(ctx context.Context, r postgres.CloneRequest) (postgres.CloneResult, error)
+	CheckRoom(ctx context.Context, database string, schemaOnly bool) error
+	GuardSpace(ctx context.Context, what string, do func(ctx context.Context) error) error
 	Complete(ctx context.Context, r postgres.CloneRequest) error
 	Swap(ctx context.Context, current, fresh, old, op string) error
 	Drop(ctx context.Context, database, op string) error
@@ -90,6 +92,7 @@ type Service struct {
 	routes  *routes
 	// strange are databases that Maintain has already warned of.
 	strange map[string]bool
+	gone    chan string // names of databases that requests did not find
 }
 
 // New returns the service and makes main's row. SetJobs must follow before branches are changed.
@@ -99,7 +102,7 @@ func New(ctx context.Context, pool *pgxpool.Pool, engine Engine, cfg Config, log
 		return nil, fmt.Errorf("recording main: %w", err)
 	}
 	return &Service{
-		pool: pool, engine: engine, cfg: cfg, log: log, mainID: main.ID, strange: map[string]bool{}, routes: newRoutes(),
+		pool: pool, engine: engine, cfg: cfg, log: log, mainID: main.ID, strange: map[string]bool{}, gone: make(chan string, 16), routes: newRoutes(),
 		main: Route{BranchID: main.ID, Slug: mainSlug, Database: main.DatabaseName, Main: true},
 	}, nil
 }

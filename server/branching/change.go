@@ -207,6 +207,10 @@ func (s *Service) Reset(ctx context.Context, p *auth.Principal, ref string, wait
 		if parent.Status != db.BranchStatusReady {
 			return busy(parent)
 		}
+		// The old state stays until the new one is complete.
+		if err := s.checkRoom(ctx, parent, b.DataCloneMode); err != nil {
+			return err
+		}
 		before := b
 		b, err = q.BeginOperation(ctx, db.BeginOperationParams{
 			ID: b.ID, Status: db.BranchStatusResetting, OperationBy: p.Actor(),

@@ -14,6 +14,7 @@ import (
 
 	"github.com/boughdb/bough/gen/db"
 	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/diskspace"
 	"github.com/boughdb/bough/server/duration"
 	"github.com/boughdb/bough/server/fault"
 )
@@ -70,6 +71,19 @@ func (s *Service) Create(ctx context.Context, p *auth.Principal, params CreatePa
 	return b, err
 }
 
+// checkRoom refuses a copy of a parent that the disk has no room for. What cannot be found out is no reason to refuse it:
+// the copying itself is watched.
+func (s *Service) checkRoom(ctx context.Context, parent Branch, mode db.DataCloneMode) error {
+	err := s.engine.CheckRoom(ctx, parent.DatabaseName, mode != db.DataCloneModeFullClone)
+	if errors.Is(err, diskspace.ErrInsufficient) {
+		return err
+	}
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("looking whether the disk has room for a branch", "parent", parent.Slug, "error", err)
+	}
+	return nil
+}
+
 // newBranch checks what can be checked without the database.
 func (s *Service) newBranch(p *auth.Principal, params CreateParams) (row db.InsertBranchParams, err error) {
 	row = db.InsertBranchParams{
@@ -119,6 +133,9 @@ func (s *Service) insert(ctx context.Context, tx pgx.Tx, p *auth.Principal, para
 	q := db.New(tx)
 	parent, err := s.parentFor(ctx, q, p, row)
 	if err != nil {
+		return Branch{}, err
+	}
+	if err := s.checkRoom(ctx, parent, row.DataCloneMode); err != nil {
 		return Branch{}, err
 	}
 	if err := q.LockBranchQuota(ctx); err != nil {

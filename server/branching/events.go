@@ -43,6 +43,7 @@ type told struct {
 	ExpiresAt        *time.Time       `json:"expires_at"`
 	ResetAt          *time.Time       `json:"reset_at"`
 	ErrorMessage     *string          `json:"error_message"`
+	ErrorCode        *string          `json:"error_code"`
 	RepohostRepo     *string          `json:"repohost_repo,omitempty"`
 	RepohostPRNumber *int32           `json:"repohost_pr_number,omitempty"`
 	RepohostPRURL    *string          `json:"repohost_pr_url,omitempty"`
@@ -54,7 +55,7 @@ type told struct {
 // occasion is what only some events say.
 type occasion struct {
 	Reason    string   `json:"reason,omitempty"`    // of branch.deleted: requested or expired
-	Operation string   `json:"operation,omitempty"` // of branch.failed: create or reset
+	Operation string   `json:"operation,omitempty"` // of branch.failed: create or reset, none where the database was lost
 	Error     string   `json:"error,omitempty"`     // of branch.failed
 	Changed   []string `json:"changed,omitempty"`   // of branch.updated: the names of the fields
 }
@@ -67,7 +68,7 @@ func (s *Service) tell(ctx context.Context, tx pgx.Tx, event string, b Branch, a
 	data := told{
 		ID: b.ID, Name: b.Name, Slug: b.Slug, Status: b.Status, Type: b.Type, DataCloneMode: b.DataCloneMode, ParentBranchID: b.ParentID,
 		CreatedBy: b.CreatedBy, CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), ExpiresAt: utc(b.ExpiresAt), ResetAt: utc(b.ResetAt),
-		ErrorMessage: b.ErrorMessage, RepohostRepo: b.RepohostRepo, RepohostPRNumber: b.RepohostPRNumber, RepohostPRURL: b.RepohostPRURL,
+		ErrorMessage: b.ErrorMessage, ErrorCode: b.ErrorCode, RepohostRepo: b.RepohostRepo, RepohostPRNumber: b.RepohostPRNumber, RepohostPRURL: b.RepohostPRURL,
 		occasion: more,
 	}
 	if actor != "" {

@@ -3,12 +3,15 @@ package branching
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/postgres"
 )
 
 // Maintain ends branches whose time is over, announces that before, takes up operations whose process died, and drops databases that no
@@ -37,6 +40,10 @@ func (s *Service) Maintain(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
+		case database := <-s.gone:
+			if err := s.checkGone(ctx, database); err != nil && ctx.Err() == nil {
+				s.log.Error("looking for a branch's database", "database", database, "error", err)
+			}
 		case <-time.After(tick):
 		}
 	}
@@ -93,8 +100,8 @@ func (s *Service) takeUp(ctx context.Context) error {
 	})
 }
 
-// sweep drops this installation's databases that no branch owns, and old idempotency keys. A branch in an operation
-// is left alone: its worker knows better.
+// sweep drops what Bough's own operations left of databases, finds branches whose database is not there any more, and
+// removes old idempotency keys. A branch in an operation is left alone: its worker knows better.
 func (s *Service) sweep(ctx context.Context) error {
 	q := db.New(s.pool)
 	if _, err := q.SweepIdempotencyKeys(ctx); err != nil {
@@ -113,37 +120,57 @@ func (s *Service) sweep(ctx context.Context) error {
 	for _, row := range rows {
 		owners[row.ID] = row
 	}
+	there := map[uuid.UUID]bool{}
 	for _, d := range databases {
 		owner, ok := owners[d.Marker.Branch]
 		switch {
 		case d.Name == s.engine.Main():
 			continue
-		case ok && owner.Status != db.BranchStatusReady && owner.Status != db.BranchStatusError:
-			continue
 		case ok && owner.DatabaseName == d.Name:
+			there[owner.ID] = true
+			continue
+		case ok && owner.Status != db.BranchStatusReady && owner.Status != db.BranchStatusError:
 			continue
 		}
 		if err := s.dropOrphan(ctx, d.Marker.Branch, d.Name); err != nil {
 			return err
 		}
 	}
+	for _, row := range rows {
+		missing := row.ErrorCode != nil && *row.ErrorCode == codeMissing
+		if row.IsMain || there[row.ID] == (row.Status == db.BranchStatusReady) || row.Status == db.BranchStatusError && !missing {
+			continue
+		}
+		if err := s.checkDatabase(ctx, row.ID, databases); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
-// dropOrphan drops a database that a finished or removed branch left, unless an operation began meanwhile. One of a
-// branch that was never recorded here stays: the control database may have been restored from before its time.
+// imagePrefix begins the names of databases that hold no branch; their maker sweeps them.
+const imagePrefix = "bough_image_"
+
+// dropOrphan drops a database that an operation of a finished or removed branch left, unless another began meanwhile.
+//
+// Only a database with a name that Bough gives is dropped. Under another name it was put there by somebody who may want
+// to keep it: it is reported, once. So is one of a branch that was never recorded here: the control database may have
+// been restored from before its time.
 func (s *Service) dropOrphan(ctx context.Context, branch uuid.UUID, name string) error {
+	if strings.HasPrefix(name, imagePrefix) {
+		return nil
+	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		b, err := q.GetBranchByID(ctx, branch)
 		if errors.Is(err, pgx.ErrNoRows) {
-			if !s.strange[name] {
-				s.strange[name] = true
-				s.log.Warn("a database has this installation's marker, but its branch is unknown; it is left alone", "database", name, "branch", branch)
-			}
+			s.warnOnce(name, "a database has this installation's marker, but its branch is unknown; it is left alone", "database", name, "branch", branch)
 			return nil
 		}
-		if err == nil && b.DeletedAt == nil {
+		if err != nil {
+			return err
+		}
+		if b.DeletedAt == nil {
 			b, err = q.LockBranch(ctx, branch)
 		}
 		switch {
@@ -154,9 +181,111 @@ func (s *Service) dropOrphan(ctx context.Context, branch uuid.UUID, name string)
 		case b.DatabaseName == name || b.Status != db.BranchStatusReady && b.Status != db.BranchStatusError:
 			return nil
 		}
+		if !givenName(b, name) {
+			s.warnOnce(name, "a branch's database was renamed, and is left alone under its new name", "database", name, "former", b.DatabaseName, "branch", b.Slug)
+			return nil
+		}
 		s.log.Info("dropping a database that no branch owns", "database", name)
 		return s.engine.Drop(ctx, name, "")
 	})
+}
+
+// givenName reports whether Bough gives the name to databases of the branch.
+func givenName(b Branch, name string) bool {
+	return name == b.DatabaseName || name == freshName(b.DatabaseName) || name == oldName(b.DatabaseName)
+}
+
+// warnOnce writes a warning about a database that this process has not warned of.
+func (s *Service) warnOnce(database, message string, args ...any) {
+	if !s.strange[database] {
+		s.strange[database] = true
+		s.log.Warn(message, args...)
+	}
+}
+
+// codeMissing is the error code of a branch whose database is not there any more.
+const codeMissing = "database_missing"
+
+// checkDatabase brings a branch's status in line with whether its database is there: somebody may drop or rename it, and
+// may rename it back. databases are those of this installation.
+func (s *Service) checkDatabase(ctx context.Context, id uuid.UUID, databases []postgres.Database) error {
+	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
+		q := db.New(tx)
+		// With the row locked no operation begins, and in these statuses none is under way: what is seen now stays so.
+		b, err := q.LockBranch(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		d, err := s.engine.Lookup(ctx, b.DatabaseName)
+		if err != nil {
+			return err
+		}
+		switch {
+		case b.Status == db.BranchStatusReady && d == nil:
+			return s.markMissing(ctx, tx, b, databases)
+		case b.Status == db.BranchStatusError && d != nil && owns(d, b) && d.Marker.Complete && d.Marker.Generation == b.Generation:
+			if b, err = q.MarkDatabaseFound(ctx, b.ID); errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			s.log.Info("a branch's database is back", "branch", b.Slug, "database", b.DatabaseName)
+			return record(ctx, q, b.ID, db.BranchActionReady, "", db.ActivityStatusSuccess, 0, map[string]any{"reason": "the database is back"})
+		}
+		return nil
+	})
+}
+
+// markMissing puts a branch without a database into status error.
+func (s *Service) markMissing(ctx context.Context, tx pgx.Tx, b Branch, databases []postgres.Database) error {
+	message := fmt.Sprintf("database %q is not there any more: somebody dropped it; reset the branch to make it anew, or delete it", b.DatabaseName)
+	for _, d := range databases {
+		if owns(&d, b) && !givenName(b, d.Name) {
+			message = fmt.Sprintf("database %q is not there any more: somebody renamed it to %q; rename it back, or reset the branch to make it anew, or delete it",
+				b.DatabaseName, d.Name)
+		}
+	}
+	q := db.New(tx)
+	b, err := q.MarkDatabaseMissing(ctx, db.MarkDatabaseMissingParams{ID: b.ID, ErrorMessage: message})
+	if err != nil {
+		return err
+	}
+	s.log.Warn("a branch has lost its database", "branch", b.Slug, "reason", message)
+	if err := record(ctx, q, b.ID, db.BranchActionFailed, "", db.ActivityStatusFailure, 0, map[string]any{"error": message, "code": codeMissing}); err != nil {
+		return err
+	}
+	return s.tell(ctx, tx, eventFailed, b, "", occasion{Error: message})
+}
+
+// DatabaseGone says that a request found no database under a name. Maintain looks soon whether a branch has lost its
+// own; until then the request's error is all that is known.
+func (s *Service) DatabaseGone(database string) {
+	select {
+	case s.gone <- database:
+	default: // many at a time; the sweep finds the rest
+	}
+}
+
+// checkGone checks the branch that a database belongs to.
+func (s *Service) checkGone(ctx context.Context, database string) error {
+	rows, err := db.New(s.pool).ListDatabaseOwners(ctx)
+	if err != nil {
+		return err
+	}
+	for _, row := range rows {
+		if row.DatabaseName != database || row.IsMain || row.Status != db.BranchStatusReady {
+			continue
+		}
+		databases, err := s.engine.Databases(ctx)
+		if err != nil {
+			return err
+		}
+		return s.checkDatabase(ctx, row.ID, databases)
+	}
+	return nil
 }
 
 // Counts returns how many branches there are by status, for metrics.

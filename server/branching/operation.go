@@ -17,6 +17,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/diskspace"
+	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/pgcopy"
 	"github.com/boughdb/bough/server/postgres"
 )
@@ -51,7 +53,11 @@ func (s *Service) runClone(ctx context.Context, b Branch) error {
 	var seeded []seedFile
 	if b.DataCloneMode == db.DataCloneModeSeedData {
 		s.phase(ctx, b, "seeding")
-		if seeded, err = s.seed(ctx, request.Target); err != nil {
+		err := s.engine.GuardSpace(ctx, "the seeding", func(ctx context.Context) error {
+			seeded, err = s.seed(ctx, request.Target)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 		faultPoint(b, "seeded")
@@ -185,10 +191,10 @@ func (s *Service) fail(ctx context.Context, b Branch, reason error) error {
 		s.log.Warn("dropping an unfinished database; the sweep will try again", "branch", b.Slug, "error", err)
 	}
 	s.log.Error("a branch operation failed", "branch", b.Slug, "operation", b.Status, "error", reason)
-	message := publicReason(reason)
+	message, code := publicReason(reason), errorCode(reason)
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
-		failed, err := q.FailClone(ctx, db.FailCloneParams{ID: b.ID, Status: b.Status, Usable: usable, ErrorMessage: message})
+		failed, err := q.FailClone(ctx, db.FailCloneParams{ID: b.ID, Status: b.Status, Usable: usable, ErrorMessage: message, ErrorCode: code})
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
@@ -199,7 +205,11 @@ func (s *Service) fail(ctx context.Context, b Branch, reason error) error {
 		if b.Status == db.BranchStatusResetting {
 			action, operation = db.BranchActionResetFailed, "reset"
 		}
-		if err := record(ctx, q, b.ID, action, b.OperationBy, db.ActivityStatusFailure, 0, map[string]any{"error": message}); err != nil {
+		details := map[string]any{"error": message}
+		if code != nil {
+			details["code"] = *code
+		}
+		if err := record(ctx, q, b.ID, action, b.OperationBy, db.ActivityStatusFailure, 0, details); err != nil {
 			return err
 		}
 		return s.tell(ctx, tx, eventFailed, failed, b.OperationBy, occasion{Operation: operation, Error: message})
@@ -214,6 +224,15 @@ func publicReason(err error) string {
 		text = string(runes[:1000]) + "…"
 	}
 	return strings.ToValidUTF8(text, "?")
+}
+
+// errorCode is the identifier of an error that has one for callers, nil for others.
+func errorCode(err error) *string {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return &f.Code
+	}
+	return nil
 }
 
 // runDelete drops all databases of a branch.
@@ -336,7 +355,7 @@ func permanent(err error) bool {
 	if pgcopy.Retryable(err) {
 		return false
 	}
-	if errors.As(err, &marked) || errors.As(err, &unsupported) || errors.Is(err, postgres.ErrSourceInUse) {
+	if errors.As(err, &marked) || errors.Is(err, diskspace.ErrInsufficient) || errors.As(err, &unsupported) || errors.Is(err, postgres.ErrSourceInUse) {
 		return true
 	}
 	var pgErr *pgconn.PgError

@@ -57,6 +57,7 @@ type routes struct {
 type place struct {
 	Route
 	status  db.BranchStatus
+	code    string // of the error that the branch is in
 	creator string
 	until   time.Time
 }
@@ -122,6 +123,9 @@ func notReady(at place) error {
 	case db.BranchStatusDeleting:
 		return ErrNotReady.Msgf("branch %q is being deleted", at.Slug)
 	}
+	if at.code == codeMissing {
+		return ErrNotReady.Msgf("the database of branch %q is not there any more (%s)", at.Slug, at.code).WithHint("reset the branch to make it anew, or delete it; the branch says what became of it")
+	}
 	return ErrNotReady.Msgf("branch %q is in status %s", at.Slug, at.status).WithHint("reset the branch, or delete it and make it anew")
 }
 
@@ -147,7 +151,7 @@ func (s *Service) place(ctx context.Context, ref string) (place, error) {
 	default:
 		at = place{
 			Route:  Route{BranchID: b.ID, Slug: b.Slug, Database: b.DatabaseName, Main: b.IsMain},
-			status: b.Status, creator: b.CreatedBy, until: now.Add(routeTTL),
+			status: b.Status, code: orEmpty(b.ErrorCode), creator: b.CreatedBy, until: now.Add(routeTTL),
 		}
 		if b.Status != db.BranchStatusReady {
 			at.until = now.Add(notReadyTTL)
@@ -162,6 +166,13 @@ func (s *Service) place(ctx context.Context, ref string) (place, error) {
 		s.routes.places[strings.Clone(ref)] = at // a part of a request's header otherwise
 	}
 	return at, nil
+}
+
+func orEmpty(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
 }
 
 // routeLevel is the caller's access to a branch other than main, "" for none.

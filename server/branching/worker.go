@@ -71,12 +71,16 @@ func (*worker) Timeout(*river.Job[operationArgs]) time.Duration { return -1 }
 
 // NextRetry tries again soon; people are waiting.
 func (*worker) NextRetry(job *river.Job[operationArgs]) time.Time {
-	return time.Now().Add(min(time.Second<<min(job.Attempt-1, 6), 30*time.Second))
+	return time.Now().Add(retryWait(job.Attempt))
+}
+
+// retryWait is how long the queue waits after a try, of which the first is 1.
+func retryWait(attempt int) time.Duration {
+	return min(time.Second<<min(max(attempt-1, 0), 6), 30*time.Second)
 }
 
 func (w *worker) Work(ctx context.Context, job *river.Job[operationArgs]) error {
-	last := job.Attempt >= job.MaxAttempts
-	err := w.service.work(ctx, job.Args.BranchID, last)
+	err := w.service.work(ctx, job.Args.BranchID, job.Attempt, job.MaxAttempts)
 	if err != nil && ctx.Err() != nil {
 		// The server is stopping. The try does not count; the next server takes it up.
 		return river.JobSnooze(0)
@@ -108,7 +112,7 @@ var errLostLock = errors.New("the operation's lock was lost")
 
 // work finishes the operation that a branch is in. Only one worker of all processes does so at a time. An error means
 // that it is worth another try; on the last one there is no error but the branch's own.
-func (s *Service) work(ctx context.Context, id uuid.UUID, last bool) error {
+func (s *Service) work(ctx context.Context, id uuid.UUID, attempt, attempts int) error {
 	lock, err := postgres.AcquireLock(ctx, s.pool, "bough.branch."+id.String())
 	if err != nil {
 		return err
@@ -135,11 +139,14 @@ func (s *Service) work(ctx context.Context, id uuid.UUID, last bool) error {
 		return err
 	case b.Status == db.BranchStatusDeleting:
 		return err
-	case !last && !permanent(err):
-		// The next try is the queue's affair for so long.
-		if _, leaseErr := db.New(s.pool).KeepLease(ctx, db.KeepLeaseParams{ID: id, Status: b.Status, Seconds: 60}); leaseErr != nil {
+	case attempt < attempts && !permanent(err):
+		// The next try is the queue's affair until it is due. A process that is killed before has the next one take it up a
+		// moment later; a queue that is late then does so in vain.
+		until := retryWait(attempt) + leaseTime
+		if _, leaseErr := db.New(s.pool).KeepLease(ctx, db.KeepLeaseParams{ID: id, Status: b.Status, Seconds: until.Seconds()}); leaseErr != nil {
 			return errors.Join(err, leaseErr)
 		}
+		faultPoint(b, "waiting")
 		return err
 	}
 	return s.fail(ctx, b, err)

@@ -28,6 +28,7 @@ const (
 	MultipleChoices                      // 300
 	PreconditionFailed                   // 412
 	RangeNotSatisfiable                  // 416
+	InsufficientStorage                  // 507
 	Internal                             // 500, for errors of the user's own database that she should see
 )
 

@@ -35,6 +35,8 @@ type API struct {
 	Tokens   *auth.Tokens
 	Users    *users.Service
 	Events   *events.Service
+	// Room returns an error when the disk has no room for what makes the control database grow; nil allows everything.
+	Room func() error
 	// Checks are what /readyz looks at, by name.
 	Checks map[string]func(context.Context) error
 	Log    *slog.Logger
@@ -69,8 +71,9 @@ var _ api.StrictServerInterface = (*API)(nil)
 // Limits of a request.
 const (
 	maxBody = 1 << 20
-	// Longer than any operation may wait for its end.
-	requestTimeout = 90 * time.Second
+	// How long a request may take that does not wait for an operation's end. A database that does not answer any more
+	// must not leave its clients without an answer too.
+	requestTimeout = 20 * time.Second
 )
 
 // Handler returns the handler of all operations.
@@ -104,7 +107,7 @@ func (a *API) Handler() (http.Handler, error) {
 		HandlerErrorFunc:         a.writeError,
 		ResponseErrorHandlerFunc: a.writeError,
 	})
-	group := engine.Group("", limitTime, limitBody, a.authenticate(operations), a.validate(operations))
+	group := engine.Group("", limitTime, limitBody, a.authenticate(operations), a.validate(operations), a.checkRoom(operations))
 	api.RegisterHandlersWithOptions(group, strict, api.GinServerOptions{
 		ErrorHandler: func(c *gin.Context, err error, _ int) { a.writeError(c, badRequest(err)) },
 	})

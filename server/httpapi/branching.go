@@ -102,7 +102,7 @@ func branch(b branching.Branch) api.Branch {
 		ID: b.ID, Name: b.Name, Slug: b.Slug, DatabaseName: b.DatabaseName, Status: api.BranchStatus(b.Status), Type: api.BranchType(b.Type),
 		DataCloneMode: api.DataCloneMode(b.DataCloneMode), ParentBranchID: b.ParentID, CreatedBy: b.CreatedBy,
 		CreatedAt: b.CreatedAt.UTC(), UpdatedAt: b.UpdatedAt.UTC(), ExpiresAt: utc(b.ExpiresAt), ResetAt: utc(b.ResetAt),
-		Phase: b.Phase, ErrorMessage: b.ErrorMessage, RepohostRepo: b.RepohostRepo, RepohostPRURL: b.RepohostPRURL,
+		Phase: b.Phase, ErrorMessage: b.ErrorMessage, ErrorCode: b.ErrorCode, RepohostRepo: b.RepohostRepo, RepohostPRURL: b.RepohostPRURL,
 	}
 	if b.RepohostPRNumber != nil {
 		n := int(*b.RepohostPRNumber)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/boughdb/bough/gen/api"
+	"github.com/boughdb/bough/server/diskspace"
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/rows"
 )
@@ -23,6 +24,7 @@ var (
 	errNoMethod = fault.New(fault.MethodNotAllowed, "method_not_allowed", "the method is not served here")
 	errTooLarge = fault.New(fault.TooLarge, "too_large", "the body is too large")
 	errTimeout  = fault.New(fault.Unavailable, "timeout", "this took too long and was given up").Retry(5 * time.Second)
+	errFullDisk = diskspace.ErrInsufficient.Msgf("the disk that holds the database is full")
 	errDatabase = fault.New(fault.Unavailable, "unavailable", "the database cannot be reached at the moment").Retry(time.Second)
 )
 
@@ -34,6 +36,7 @@ var statuses = map[fault.Kind]int{
 	fault.RateLimited: http.StatusTooManyRequests, fault.Unavailable: http.StatusServiceUnavailable,
 	fault.MultipleChoices: http.StatusMultipleChoices, fault.PreconditionFailed: http.StatusPreconditionFailed,
 	fault.RangeNotSatisfiable: http.StatusRequestedRangeNotSatisfiable, fault.Internal: http.StatusInternalServerError,
+	fault.InsufficientStorage: http.StatusInsufficientStorage,
 }
 
 // writeError answers with an error and ends the request. What is not meant for callers is logged, once, and answered
@@ -82,9 +85,9 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 		return errTimeout
 	case c.Request.Context().Err() != nil:
 		return nil // the client is gone; err says no more
-	case lostDatabase(err):
+	case Fault(err) != nil:
 		a.logError(c, err)
-		return errDatabase
+		return Fault(err)
 	}
 	a.logError(c, err)
 	return &fault.Error{Code: "internal_error", Message: "internal error"}
@@ -92,10 +95,19 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 
 // Fault returns what a caller may know of an error that is not meant for callers; nil for nothing.
 func Fault(err error) *fault.Error {
-	if lostDatabase(err) {
+	switch {
+	case fullDisk(err):
+		return errFullDisk
+	case lostDatabase(err):
 		return errDatabase
 	}
 	return nil
+}
+
+// fullDisk reports whether an error says that PostgreSQL found its disk full.
+func fullDisk(err error) bool {
+	var server *pgconn.PgError
+	return errors.As(err, &server) && server.Code == "53100"
 }
 
 // lostDatabase reports whether an error says that a database cannot be reached, or not any more: it restarts, it has no

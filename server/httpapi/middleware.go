@@ -91,12 +91,34 @@ func (a *API) recover(c *gin.Context) {
 	c.Next()
 }
 
-// limitTime bounds what a request may cost; operations that wait stay well below.
+// limitTime bounds what a request may cost. Requests that wait for an operation's end may take as much longer as they
+// wait.
 func limitTime(c *gin.Context) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestTimeout)
+	timeout := requestTimeout
+	switch method, path := c.Request.Method, c.FullPath(); {
+	case method == http.MethodPost && path == "/api/v1/admin/branches":
+		timeout += preferredWait(c.GetHeader("Prefer"))
+	case method == http.MethodPost && path == "/api/v1/admin/branches/:id/reset", method == http.MethodDelete && path == "/api/v1/admin/branches/:id":
+		timeout += operationWait
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), timeout)
 	defer cancel()
 	c.Request = c.Request.WithContext(ctx)
 	c.Next()
+}
+
+// checkRoom refuses operations that make the control database grow when the disk has no room for that. They are those
+// for which the contract has the status.
+func (a *API) checkRoom(operations map[string]operation) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		op := operations[c.Request.Method+" "+c.FullPath()]
+		if a.Room == nil || op.Operation == nil || op.Responses.Value(strconv.Itoa(http.StatusInsufficientStorage)) == nil {
+			return
+		}
+		if err := a.Room(); err != nil {
+			a.writeError(c, err)
+		}
+	}
 }
 
 // limitBody bounds a body's length.

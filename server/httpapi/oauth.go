@@ -138,6 +138,8 @@ func (a *API) writeOAuthError(c *gin.Context, err error) {
 			problem.Status = http.StatusInternalServerError
 		case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 			problem.Code = "temporarily_unavailable"
+		case http.StatusInsufficientStorage:
+			problem.Code = f.Code
 		default:
 			problem.Code = "invalid_request"
 		}
@@ -156,6 +158,12 @@ func (a *API) registerClient(c *gin.Context) {
 	if !a.OAuthConfig.Registration {
 		a.writeOAuthError(c, oauth.ErrRegistrationNotSupported)
 		return
+	}
+	if a.Room != nil {
+		if err := a.Room(); err != nil {
+			a.writeOAuthError(c, err)
+			return
+		}
 	}
 	if media, _, _ := mime.ParseMediaType(c.GetHeader("Content-Type")); media != "application/json" {
 		a.writeOAuthError(c, &oauth.Error{Code: "invalid_client_metadata", Description: "the body must be application/json", Status: http.StatusBadRequest})

@@ -149,6 +149,13 @@ func (a *API) receiveWebhook(c *gin.Context, large chan struct{}, config *string
 		a.writeError(c, fault.Validation("the webhook has no query parameters"))
 		return
 	}
+	if a.Room != nil {
+		if err := a.Room(); err != nil {
+			c.Header("Connection", "close") // rather than reading the body
+			a.writeError(c, err)
+			return
+		}
+	}
 	mediaType, _, err := mime.ParseMediaType(c.GetHeader("Content-Type"))
 	form := mediaType == "application/x-www-form-urlencoded"
 	if err != nil || !form && mediaType != "application/json" {

@@ -24,6 +24,10 @@ type CacheConfig struct {
 	// PollInterval while the database is used.
 	Watch func(database string, invalidate, reset func()) (stop func())
 
+	// Changed is called after a database was loaded for the first time, and each time that another state of its catalog was
+	// loaded. It must not block.
+	Changed func(database string)
+
 	PollInterval time.Duration // default 5 s; needs Run
 	IdleAfter    time.Duration // a database that nobody asked for so long is dropped; default 15 min; needs Run
 	LoadTimeout  time.Duration // bounds one load; default 30 s

@@ -211,7 +211,7 @@ func (e *entry) finish(f *flight, s *Schema, err error) (again bool) {
 		}
 		return again
 	}
-	e.schema.Store(s)
+	before := e.schema.Swap(s)
 	if again = s.partial; again {
 		e.request(true)
 	}
@@ -221,6 +221,9 @@ func (e *entry) finish(f *flight, s *Schema, err error) (again bool) {
 	e.mu.Unlock()
 	if watch {
 		e.watch()
+	}
+	if changed := e.cache.cfg.Changed; changed != nil && (before == nil || before.fingerprint != s.fingerprint) {
+		changed(e.database)
 	}
 	e.cache.evict(e)
 	return again

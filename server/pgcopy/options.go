@@ -85,8 +85,7 @@ func (e *UnsupportedError) Error() string {
 	if len(list) > 10 {
 		list, more = list[:10], ", …"
 	}
-	return "the database has objects that cannot be copied while it is in use: " + strings.Join(list, ", ") + more +
-		" (install a pg_dump of the server's version or newer, or close the open sessions and copy by CREATE DATABASE … TEMPLATE)"
+	return "the database has objects that cannot be copied while it is in use: " + strings.Join(list, ", ") + more
 }
 
 // sourceChangedError is the failure of a copy that ran into a change of the

@@ -407,6 +407,7 @@ func writeSettings(ctx context.Context, cluster string, own map[string]string, r
 			settings[name] = value
 		}
 	}
+	maps.Copy(settings, logSettings(cluster))
 	maps.Copy(settings, own)
 
 	var text strings.Builder

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -43,6 +44,9 @@ type Options struct {
 	// NoSync makes a new cluster without waiting for the disk. For tests.
 	NoSync bool
 
+	// NoBallast keeps no space back for when the disk is full.
+	NoBallast bool
+
 	// In tests, instead of the constants.
 	lodgings    string
 	watchEvery  time.Duration
@@ -66,6 +70,9 @@ type Server struct {
 
 	watchEvery  time.Duration
 	lastBackOff time.Duration
+
+	noBallast     bool
+	ballastFailed atomic.Bool
 
 	mu   sync.Mutex
 	inst Installation
@@ -103,6 +110,7 @@ func Start(ctx context.Context, o Options) (_ *Server, err error) {
 		log:         o.Log,
 		watchEvery:  cmp.Or(o.watchEvery, watchEvery),
 		lastBackOff: cmp.Or(o.lastBackOff, lastBackOff),
+		noBallast:   o.NoBallast,
 		hurry:       make(chan struct{}),
 		done:        make(chan struct{}),
 	}
@@ -248,6 +256,8 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 	if err := removeStalePID(s.cluster, s.log); err != nil {
 		return nil, err
 	}
+	s.keepBallast()
+	directories := databaseDirs(s.cluster)
 	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, filepath.Join(s.Installation().BinDir, "postgres"),
 		"-D", s.cluster,
 		"-c", "listen_addresses="+loopback,
@@ -274,6 +284,7 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 		}
 		return nil, fmt.Errorf("starting PostgreSQL: %w; its log ends with\n\t%s", err, tail)
 	}
+	s.removeLeftovers(ctx, directories)
 	return c, nil
 }
 

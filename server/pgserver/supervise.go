@@ -26,6 +26,8 @@ func (s *Server) supervise(ctx context.Context, c *child) {
 	defer s.release()
 	watch := time.NewTicker(s.watchEvery)
 	defer watch.Stop()
+	space := time.NewTicker(ballastEvery)
+	defer space.Stop()
 	program := newProgram(filepath.Join(s.inst.BinDir, "postgres"))
 	var failed failures
 	for {
@@ -34,6 +36,9 @@ func (s *Server) supervise(ctx context.Context, c *child) {
 			c.stop(s.hurry, stopPatience)
 			s.log.Info("PostgreSQL has stopped")
 			return
+		case <-space.C:
+			s.keepBallast()
+			continue
 		case <-watch.C:
 			if !program.replaced() || !s.mayUpgrade(program) {
 				continue
@@ -41,7 +46,9 @@ func (s *Server) supervise(ctx context.Context, c *child) {
 			c.stop(s.hurry, stopPatience)
 		case <-c.exited:
 			s.log.Warn("PostgreSQL has ended unexpectedly, restarting it", "error", errorText(c.err), "pid", c.pid)
-			failed.add(time.Now())
+			if !s.outOfSpace() {
+				failed.add(time.Now())
+			}
 		}
 		var err error
 		if c, err = s.revive(ctx, &failed, errUnexpected); err != nil {
@@ -82,12 +89,12 @@ func (s *Server) revive(ctx context.Context, failed *failures, reason error) (*c
 		}
 		s.log.Warn("PostgreSQL does not start", "error", err)
 		reason = err
-		if !errors.Is(err, errBusyMemory) {
+		if !errors.Is(err, errBusyMemory) && !s.outOfSpace() {
 			failed.add(time.Now())
 			continue
 		}
-		// Orphans at work are no failure of the server: there is nothing to be
-		// done but to wait for them.
+		// Orphans at work and a full disk are no failure of the server: there is
+		// nothing to be done but to wait for them to go, and for room.
 		if err := pause(ctx, s.lastBackOff); err != nil {
 			return nil, err
 		}

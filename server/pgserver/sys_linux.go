@@ -1,6 +1,7 @@
 package pgserver
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -95,4 +96,19 @@ func syncFiles(dir string) error {
 	}
 	defer d.Close()
 	return unix.Syncfs(int(d.Fd()))
+}
+
+// allocate gives a new file its blocks.
+func allocate(f *os.File, size int64) error {
+	err := unix.Fallocate(int(f.Fd()), 0, 0, size)
+	if errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.ENOSYS) {
+		return fill(f, size)
+	}
+	return err
+}
+
+// inMemory reports whether a directory's file system is one that memory holds.
+func inMemory(dir string) bool {
+	var st unix.Statfs_t
+	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
 }

@@ -114,7 +114,7 @@ func start(ctx context.Context, binDir string, settings map[string]string) (*pgs
 func options(dir string, inst pgserver.Installation, settings map[string]string) pgserver.Options {
 	all := maps.Clone(fast)
 	maps.Copy(all, settings)
-	return pgserver.Options{DataDir: dir, BinDir: inst.BinDir, Settings: all, NoSync: true}
+	return pgserver.Options{DataDir: dir, BinDir: inst.BinDir, Settings: all, NoSync: true, NoBallast: true}
 }
 
 // stop stops a server and removes its data.

@@ -59,10 +59,8 @@ var ErrSourceInUse = errors.New("other programs are connected to the source")
 // errTemplateBusy makes a clone fall back to copying from a snapshot.
 var errTemplateBusy = errors.New("the source has sessions that cannot be held back")
 
-// Clone makes Target a copy of Source. The source stays in use: requests of this installation wait for the moment of
-// the copy where that is short, otherwise the copy is read from a snapshot. On an error Target may be left behind,
-// marked as incomplete.
-func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error) {
+// clone does what Clone says.
+func (c *Cluster) clone(ctx context.Context, r CloneRequest) (CloneResult, error) {
 	began := time.Now()
 	res := CloneResult{}
 	if r.Source == r.Target {
@@ -91,6 +89,9 @@ func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error
 	if err != nil {
 		return res, err
 	}
+	if err := c.requireRoom(ctx, conn, res.Strategy, r.SchemaOnly, src.size); err != nil {
+		return res, err
+	}
 	r.Progress("cloning")
 	if res.Strategy != StrategyCopy {
 		res.Pause, err = c.template(ctx, conn, r, src, res.Strategy)
@@ -98,6 +99,9 @@ func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error
 		case errors.Is(err, errTemplateBusy) && c.cfg.Sessions == CopyAround:
 			c.cfg.Log.Info("cloning from a snapshot", "source", r.Source, "reason", err)
 			res.Strategy = StrategyCopy
+			if err := c.requireRoom(ctx, conn, res.Strategy, r.SchemaOnly, src.size); err != nil {
+				return res, err
+			}
 		case errors.Is(err, errTemplateBusy):
 			return res, fmt.Errorf("%w: %w", ErrSourceInUse, err)
 		case err != nil:
@@ -219,10 +223,7 @@ func (c *Cluster) choose(ctx context.Context, conn *pgx.Conn, r CloneRequest, sr
 	case src.externalSessions+src.preparedXact > 0 && c.cfg.Sessions == Refuse, src.preparedXact > 0:
 		return "", fmt.Errorf("%w: %d sessions, %d prepared transactions", ErrSourceInUse, src.externalSessions, src.preparedXact)
 	}
-	var allowed bool
-	err := conn.QueryRow(ctx, `
-		select r.rolsuper or d.datistemplate or pg_has_role(d.datdba, 'usage')
-		from pg_database d, pg_roles r where d.datname = $1 and r.rolname = current_user`, r.Source).Scan(&allowed)
+	allowed, err := c.mayUseAsTemplate(ctx, conn, r.Source)
 	if err != nil {
 		return "", err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+
+	"github.com/boughdb/bough/server/diskspace"
 )
 
 // SessionPolicy says what a clone does about sessions of other programs in the source.
@@ -50,7 +52,9 @@ type ClusterConfig struct {
 	KeepUserMappings bool
 	// DataPlane is what main and the branches are given; nil gives them nothing.
 	DataPlane *DataPlane
-	Log       *slog.Logger
+	// Disk guards the file system with the server's data; nil where that is not known.
+	Disk *diskspace.Guard
+	Log  *slog.Logger
 }
 
 // Cluster is the PostgreSQL server that holds main and the branches.

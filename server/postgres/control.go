@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log/slog"
 	"net/url"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -40,6 +43,64 @@ func WithDatabase(connString, database string) (string, error) {
 	query.Del("database")
 	u.RawQuery = query.Encode()
 	return u.String(), nil
+}
+
+// AwaitServer waits until the server of a connection string accepts connections, at most the given time: it may be
+// starting, recovering, or not be there yet when all of a machine's services start together. Other errors are left to
+// whoever connects next.
+func AwaitServer(ctx context.Context, connString string, most time.Duration, log *slog.Logger) error {
+	cfg, err := pgx.ParseConfig(connString)
+	if err != nil {
+		return err
+	}
+	began := time.Now()
+	var said time.Time
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		err := tryConnect(ctx, cfg)
+		if !notYet(err) {
+			return nil
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if time.Since(began)+wait > most {
+			return fmt.Errorf("the server did not accept connections within %s: %w", most, err)
+		}
+		if time.Since(said) > 10*time.Second {
+			said = time.Now()
+			log.Warn("waiting for the PostgreSQL server", "host", cfg.Host, "port", cfg.Port, "for", time.Since(began).Round(time.Second), "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(wait):
+		}
+	}
+}
+
+// tryConnect connects once, to whatever database there is.
+func tryConnect(ctx context.Context, cfg *pgx.ConnConfig) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return err
+	}
+	return conn.Close(ctx)
+}
+
+// notYet reports whether an error of connecting says that the server is not there yet, or not ready: nobody listens,
+// or it does not answer, or it starts or recovers (57P03).
+func notYet(err error) bool {
+	if err == nil {
+		return false
+	}
+	var server *pgconn.PgError
+	if errors.As(err, &server) {
+		return server.Code == "57P03"
+	}
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, syscall.ENOENT) || errors.Is(err, context.DeadlineExceeded) ||
+		errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.Is(err, syscall.ECONNRESET)
 }
 
 // EnsureDatabase makes the database that connString names, unless it is there.

@@ -35,6 +35,9 @@ type Pools struct {
 
 	closing chan struct{} // closed by Close
 
+	// Missing is called with the name of a database that a request did not find; nil calls nobody. It must not block.
+	Missing func(database string)
+
 	mu      sync.Mutex
 	pools   map[string]*gatedPool
 	watches map[string]map[*watch]struct{} // by database
@@ -198,6 +201,9 @@ func (p *Pools) Acquire(ctx context.Context, database string) (*Conn, error) {
 	c, err := g.pool.Acquire(context.WithValue(ctx, forSession{}, true))
 	if err != nil {
 		p.leave(g)
+		if p.Missing != nil && hasCode(err, "3D000") { // invalid_catalog_name
+			p.Missing(database)
+		}
 		return nil, err
 	}
 	return &Conn{Conn: c, pools: p, gate: g}, nil

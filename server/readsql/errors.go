@@ -62,6 +62,9 @@ func kindOf(code string) fault.Kind {
 	}
 	switch code[:min(2, len(code))] {
 	case "08", "53":
+		if code == "53100" { // disk_full
+			return fault.InsufficientStorage
+		}
 		return fault.Unavailable
 	case "25", "38", "39", "55", "57", "58", "F0", "HV", "XX":
 		return fault.Internal

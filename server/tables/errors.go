@@ -97,6 +97,9 @@ func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
 	}
 	switch e.Code[:2] {
 	case "08", "53":
+		if e.Code == "53100" { // disk_full
+			return fault.InsufficientStorage
+		}
 		return fault.Unavailable
 	case "25", "2D", "38", "39", "3B", "55", "57", "58", "F0", "HV", "P0", "XX":
 		return fault.Internal
