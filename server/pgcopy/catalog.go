@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/boughdb/bough/server/pgcopy/inventory"
 )
 
 // addr is an object's address in the catalog: the catalog's table and the row.
@@ -64,6 +66,7 @@ type catalog struct {
 	part    map[addr]addr  // things made with another object: row types, a key's index
 	members map[addr]addr  // extension by member
 	views   []matview
+	leftOut []inventory.Address // what the caller wants to do without
 }
 
 // reader fills a catalog.
@@ -94,15 +97,6 @@ func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.identity, b.identity))
 	})
 	return r.catalog, nil
-}
-
-// objects returns the catalog as [Describe] does.
-func (c *catalog) objects() []Object {
-	objs := make([]Object, len(c.items))
-	for i, it := range c.items {
-		objs[i] = Object{it.kind, it.identity, strings.Join(it.statements(), ";\n")}
-	}
-	return objs
 }
 
 // add adds an object.

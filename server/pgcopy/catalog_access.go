@@ -63,11 +63,10 @@ func (r *reader) readComments() error {
 				(select format('%I on domain %s', conname, contypid::regtype) from pg_constraint where oid = d.objoid)
 			else i.identity end, d.description)
 		from (
-			select classoid, objoid, objsubid, description from pg_description where objoid >= 16384
+			select classoid, objoid, objsubid, description from pg_description where objoid >= 16384 and classoid <> 'pg_largeobject'::regclass
 			union all
 			select 'pg_namespace'::regclass, oid, 0, obj_description(oid, 'pg_namespace') from pg_namespace where nspname = 'public'
 		) d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i
-		where d.classoid <> 'pg_largeobject'::regclass and (d.objoid < 16384 or d.description is not null)
 		order by d.classoid, i.identity`)
 	if err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 
 // BenchmarkRead reads generated schemas, and lets pg_dump do it where it is installed.
 func BenchmarkRead(b *testing.B) {
-	for _, n := range []int{100, 400} {
+	for _, n := range []int{100, 400, 1500} {
 		url := pgtest.Template(b, fmt.Sprintf("generated%d", n), func(ctx context.Context, url string) error {
 			conn, err := pgx.Connect(ctx, url)
 			if err != nil {
