@@ -83,10 +83,10 @@ func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 	for _, read := range []func() error{
 		r.readParts,
 		r.readSchemas, r.readTypes, r.readRoutines, r.readOperators, r.readTextSearch, r.readForeign,
-		r.readSequences, r.readTables, r.readViews,
+		r.readSequences, r.readTables, r.readViews, r.readOwnedSequences,
 		r.readConstraints, r.readIndexes, r.readRules, r.readPublications, r.readTriggers,
 		r.readUnsupported, r.readDefaultPrivileges,
-		r.readOwners, r.readComments, r.readPrivileges,
+		r.readOwners, r.readComments, r.readPrivileges, r.readExtensionLinks,
 		r.readDependencies,
 	} {
 		if err := read(); err != nil {
@@ -234,12 +234,12 @@ func (r *reader) readParts() error {
 
 // readSchemas reads schemas and extensions.
 func (r *reader) readSchemas() error {
-	// The schema public is in every new database.
+	// The schema public is in every new database, with the number 2200.
 	err := r.query(stageSchema, `
 		select 'pg_namespace'::regclass, n.oid,
 			array[format('create schema %s%I', case when n.nspname = 'public' then 'if not exists ' end, n.nspname)]
 		from pg_namespace n
-		where (n.nspname = 'public' or `+own("pg_namespace", "n")+`) and n.nspname !~ '^pg_(temp|toast)'`, nil)
+		where (n.nspname = 'public' or n.oid = 2200 or `+own("pg_namespace", "n")+`) and n.nspname !~ '^pg_(temp|toast)'`, nil)
 	if err != nil {
 		return err
 	}

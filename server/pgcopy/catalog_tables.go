@@ -4,15 +4,17 @@ import "github.com/jackc/pgx/v5"
 
 // readSequences reads sequences except those of identity columns.
 func (r *reader) readSequences() error {
-	err := r.query(stageSchema, `
+	return r.query(stageSchema, `
 		select 'pg_class'::regclass, c.oid, array[format('create %ssequence %s as %s %s',
 			case c.relpersistence when 'u' then 'unlogged ' end, c.oid::regclass, s.seqtypid::regtype, `+sequenceOptions+`)]
 		from pg_class c join pg_sequence s on s.seqrelid = c.oid
 		where `+own("pg_class", "c")+" and "+lasting("c.relnamespace")+`
 			and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i')`, nil)
-	if err != nil {
-		return err
-	}
+}
+
+// readOwnedSequences reads which columns sequences belong to. Whether the
+// column's default uses the sequence does not matter.
+func (r *reader) readOwnedSequences() error {
 	return r.extras(stageSchema, "owned sequence", `
 		select c.oid::regclass::text, array[format('alter sequence %s owned by %s.%I', c.oid::regclass, t.oid::regclass, a.attname)],
 			'pg_class'::regclass::oid, c.oid, 'pg_class'::regclass::oid, t.oid

@@ -146,7 +146,7 @@ var users = map[string]string{
 	"pg_extension":   "true",
 	"pg_language":    "true",
 	"pg_am":          "true",
-	"pg_description": "x.objoid >= 16384 or x.classoid = 'pg_namespace'::regclass",
+	"pg_description": "x.objoid >= 16384 or x.classoid in ('pg_namespace'::regclass, 'pg_extension'::regclass)",
 	"pg_seclabel":    "true",
 	// Members of extensions, what goes with one, and owned sequences.
 	"pg_depend": "x.deptype in ('e', 'x') or x.deptype = 'a' and x.objid in (select seqrelid from pg_catalog.pg_sequence) and x.refobjsubid > 0",

@@ -281,6 +281,9 @@ func (c *catalog) users() string {
 		id = "x." + c.key[0]
 	}
 	where := id + " >= 16384"
+	if c.hasOID {
+		where += " or x.oid in (select objid from pg_catalog.pg_depend where deptype = 'e' and classid = " + c.oid + ")"
+	}
 	for _, col := range c.columns {
 		if col.acl {
 			where += " or x." + col.name + " is not null"
