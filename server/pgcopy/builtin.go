@@ -2,6 +2,7 @@ package pgcopy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -12,14 +13,9 @@ type builtin struct {
 }
 
 // newBuiltin returns a schema without what exists in the target.
-func newBuiltin(cat *catalog, existing map[Object]bool) (*builtin, error) {
+func newBuiltin(cat *catalog, existing map[string][]string) (*builtin, error) {
 	if names := cat.unsupported(); len(names) > 0 {
 		return nil, &UnsupportedError{Objects: names}
-	}
-	objects := cat.objects()
-	present := map[*item]bool{}
-	for i, it := range cat.items {
-		present[it] = existing[objects[i]]
 	}
 	sorted, err := cat.order()
 	if err != nil {
@@ -27,7 +23,7 @@ func newBuiltin(cat *catalog, existing map[Object]bool) (*builtin, error) {
 	}
 	b := &builtin{}
 	for _, it := range sorted {
-		if !present[it] {
+		if there, ok := existing[it.String()]; !ok || !slices.Equal(there, it.statements()) {
 			b.items = append(b.items, it)
 		}
 	}

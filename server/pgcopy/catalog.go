@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/boughdb/bough/server/pgcopy/inventory"
 )
 
 // addr is an object's address in the catalog: the catalog's table and the row.
@@ -64,6 +66,7 @@ type catalog struct {
 	part    map[addr]addr  // things made with another object: row types, a key's index
 	members map[addr]addr  // extension by member
 	views   []matview
+	leftOut []inventory.Address // what the caller wants to do without
 }
 
 // reader fills a catalog.
@@ -80,10 +83,10 @@ func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 	for _, read := range []func() error{
 		r.readParts,
 		r.readSchemas, r.readTypes, r.readRoutines, r.readOperators, r.readTextSearch, r.readForeign,
-		r.readSequences, r.readTables, r.readViews,
+		r.readSequences, r.readTables, r.readViews, r.readOwnedSequences,
 		r.readConstraints, r.readIndexes, r.readRules, r.readPublications, r.readTriggers,
 		r.readUnsupported, r.readDefaultPrivileges,
-		r.readOwners, r.readComments, r.readPrivileges,
+		r.readOwners, r.readComments, r.readPrivileges, r.readExtensionLinks,
 		r.readDependencies,
 	} {
 		if err := read(); err != nil {
@@ -94,15 +97,6 @@ func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 		return cmp.Or(cmp.Compare(a.kind, b.kind), cmp.Compare(a.identity, b.identity))
 	})
 	return r.catalog, nil
-}
-
-// objects returns the catalog as [Describe] does.
-func (c *catalog) objects() []Object {
-	objs := make([]Object, len(c.items))
-	for i, it := range c.items {
-		objs[i] = Object{it.kind, it.identity, strings.Join(it.statements(), ";\n")}
-	}
-	return objs
 }
 
 // add adds an object.
@@ -240,12 +234,12 @@ func (r *reader) readParts() error {
 
 // readSchemas reads schemas and extensions.
 func (r *reader) readSchemas() error {
-	// The schema public is in every new database.
+	// The schema public is in every new database, with the number 2200.
 	err := r.query(stageSchema, `
 		select 'pg_namespace'::regclass, n.oid,
 			array[format('create schema %s%I', case when n.nspname = 'public' then 'if not exists ' end, n.nspname)]
 		from pg_namespace n
-		where (n.nspname = 'public' or `+own("pg_namespace", "n")+`) and n.nspname !~ '^pg_(temp|toast)'`, nil)
+		where (n.nspname = 'public' or n.oid = 2200 or `+own("pg_namespace", "n")+`) and n.nspname !~ '^pg_(temp|toast)'`, nil)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (r *reader) readOwners() error {
 			union all select 'pg_foreign_data_wrapper'::regclass, oid, fdwowner from pg_foreign_data_wrapper
 			union all select 'pg_foreign_server'::regclass, oid, srvowner from pg_foreign_server
 		) o (class, id, owner), pg_identify_object(o.class, o.id, 0) i
-		where o.id >= 16384 or (o.class = 'pg_namespace'::regclass and o.id = to_regnamespace('public')::oid)`)
+		where o.id >= 16384 or (o.class = 'pg_namespace'::regclass and o.id = 2200) -- public, or how it is called now`)
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,8 @@ const keyword = `case
 	when i.type in ('table constraint', 'domain constraint') then 'constraint'
 	else i.type end`
 
-// readComments reads comments. The schema public has one in a new database,
-// which is why that of the source is always set.
+// readComments reads comments. The schema public and the extension plpgsql have
+// one in a new database, which is why that of the source is always set.
 func (r *reader) readComments() error {
 	rows, err := r.conn.Query(r.ctx, `
 		select d.classoid, d.objoid, format('comment on %s %s is %L', `+keyword+`,
@@ -63,11 +63,14 @@ func (r *reader) readComments() error {
 				(select format('%I on domain %s', conname, contypid::regtype) from pg_constraint where oid = d.objoid)
 			else i.identity end, d.description)
 		from (
-			select classoid, objoid, objsubid, description from pg_description where objoid >= 16384
+			select classoid, objoid, objsubid, description from pg_description where objoid >= 16384 and classoid <> 'pg_largeobject'::regclass
 			union all
 			select 'pg_namespace'::regclass, oid, 0, obj_description(oid, 'pg_namespace') from pg_namespace where nspname = 'public'
+			union all
+			select 'pg_extension'::regclass, oid, 0, obj_description(oid, 'pg_extension') from pg_extension where extname = 'plpgsql'
+			union all
+			select classoid, objoid, objsubid, description from pg_description where classoid = 'pg_namespace'::regclass and objoid = 2200
 		) d, pg_identify_object(d.classoid, d.objoid, d.objsubid) i
-		where d.classoid <> 'pg_largeobject'::regclass and (d.objoid < 16384 or d.description is not null)
 		order by d.classoid, i.identity`)
 	if err != nil {
 		return err
@@ -76,6 +79,30 @@ func (r *reader) readComments() error {
 	var statement string
 	_, err = pgx.ForEachRow(rows, []any{&a.class, &a.id, &statement}, func() error {
 		if it := r.find(a); it != nil && !slices.Contains(it.after, statement) {
+			it.after = append(it.after, statement)
+		}
+		return nil
+	})
+	return err
+}
+
+// readExtensionLinks reads what is dropped with an extension that it does not
+// belong to.
+func (r *reader) readExtensionLinks() error {
+	rows, err := r.conn.Query(r.ctx, `
+		select d.classid, d.objid, format('alter %s %s depends on extension %I', `+keyword+`, i.identity, e.extname)
+		from pg_depend d
+		join pg_extension e on e.oid = d.refobjid and d.refclassid = 'pg_extension'::regclass,
+		pg_identify_object(d.classid, d.objid, 0) i
+		where d.deptype = 'x'
+		order by e.extname`)
+	if err != nil {
+		return err
+	}
+	var a addr
+	var statement string
+	_, err = pgx.ForEachRow(rows, []any{&a.class, &a.id, &statement}, func() error {
+		if it := r.find(a); it != nil {
 			it.after = append(it.after, statement)
 		}
 		return nil
@@ -111,7 +138,7 @@ func (r *reader) readPrivileges() error {
 		), changed as materialized (
 			select o.*, p.initprivs, coalesce(o.class = 'pg_namespace'::regclass and o.id = to_regnamespace('public')::oid, false) as is_public
 			from objects o
-			left join pg_init_privs p on p.classoid = o.class and p.objoid = o.id and p.objsubid = o.sub
+			left join pg_init_privs p on p.classoid = o.class and p.objoid = o.id and p.objsubid = o.sub and o.id <> 2200
 			where o.acl is distinct from p.initprivs or o.class = 'pg_namespace'::regclass
 		), acls as materialized (
 			-- the schema public lets everybody in from the beginning
@@ -120,7 +147,7 @@ func (r *reader) readPrivileges() error {
 					else coalesce(initprivs, acldefault(type, owner)) end as base
 			from changed
 		)
-		select class::oid, id, is_public or id >= 16384, target,
+		select class::oid, id, id = 2200 or id >= 16384, target,
 			case when sub > 0 then (select quote_ident(attname) from pg_attribute where attrelid = id and attnum = sub) end,
 			quote_ident(pg_get_userbyid(owner)), `+exploded("base")+`, `+exploded("acl")+`
 		from acls, lateral (select case type

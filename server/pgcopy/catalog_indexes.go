@@ -23,8 +23,7 @@ func (r *reader) readConstraints() error {
 	err := r.query(stageIndexes, `
 		select 'pg_constraint'::regclass, o.oid,
 			`+inTablespace(`format('alter table only %s add constraint %I %s', c.oid::regclass, o.conname, pg_get_constraintdef(o.oid))`, "x.reltablespace")+`
-			|| array(select format('alter index %s set (%s)', x.oid::regclass, string_agg(format('%I = %L', option_name, option_value), ', ' order by option_name))
-				from pg_options_to_table(x.reloptions) having count(*) > 0)
+			|| (format('alter index %s set (', x.oid::regclass) || `+storageOptions("", "x.reloptions")+` || ')')
 			|| `+indexColumns+`
 		from pg_constraint o
 		join pg_class c on c.oid = o.conrelid

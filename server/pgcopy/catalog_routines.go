@@ -98,8 +98,8 @@ func (r *reader) readTextSearch() error {
 
 // options is an expression for the OPTIONS clause of foreign objects.
 func options(array string) string {
-	return `coalesce((select ' options (' || string_agg(format('%I %L', option_name, option_value), ', ' order by option_name) || ')'
-		from pg_options_to_table(` + array + `)), '')`
+	return `coalesce((select ' options (' || string_agg(format('%I %L', option_name, option_value), ', ' order by position) || ')'
+		from pg_options_to_table(` + array + `) with ordinality o (option_name, option_value, position)), '')`
 }
 
 // readForeign reads foreign-data wrappers and servers. User mappings hold

@@ -4,15 +4,17 @@ import "github.com/jackc/pgx/v5"
 
 // readSequences reads sequences except those of identity columns.
 func (r *reader) readSequences() error {
-	err := r.query(stageSchema, `
+	return r.query(stageSchema, `
 		select 'pg_class'::regclass, c.oid, array[format('create %ssequence %s as %s %s',
 			case c.relpersistence when 'u' then 'unlogged ' end, c.oid::regclass, s.seqtypid::regtype, `+sequenceOptions+`)]
 		from pg_class c join pg_sequence s on s.seqrelid = c.oid
 		where `+own("pg_class", "c")+" and "+lasting("c.relnamespace")+`
 			and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i')`, nil)
-	if err != nil {
-		return err
-	}
+}
+
+// readOwnedSequences reads which columns sequences belong to. Whether the
+// column's default uses the sequence does not matter.
+func (r *reader) readOwnedSequences() error {
 	return r.extras(stageSchema, "owned sequence", `
 		select c.oid::regclass::text, array[format('alter sequence %s owned by %s.%I', c.oid::regclass, t.oid::regclass, a.attname)],
 			'pg_class'::regclass::oid, c.oid, 'pg_class'::regclass::oid, t.oid
@@ -77,12 +79,12 @@ func (r *reader) readTables() error {
 var tablesSQL = `
 with tables as (
 	select c.*, exists (select from pg_inherits i where i.inhrelid = c.oid) and not c.relispartition as is_child,
-		c.relkind = 'p' or exists (select from pg_inherits i where c.oid in (i.inhrelid, i.inhparent)) as related,
-		format('alter %stable only %s alter column ', case c.relkind when 'f' then 'foreign ' end, c.oid::regclass) as alter_column
+		c.relkind = 'p' or c.oid in (select inhrelid from pg_inherits union all select inhparent from pg_inherits) as related,
+		c.oid::regclass::text as name, case c.relkind when 'f' then 'foreign table' else 'table' end as keyword
 	from pg_class c
 	where c.relkind in ('r', 'p', 'f') and ` + own("pg_class", "c") + " and " + lasting("c.relnamespace") + `
-), columns as (
-	select a.*, t.is_child, t.relispartition, t.relkind, t.alter_column, b.typstorage, b.typcollation, j.*,
+), columns as materialized (
+	select a.*, t.is_child, t.relispartition, t.relkind, t.name, format('alter %s only %s alter column ', t.keyword, t.name) as alter_column, b.typstorage, b.typcollation, j.*,
 		case when a.attgenerated <> '' then pg_get_expr(d.adbin, d.adrelid) end as generated,
 		a.attislocal or t.relispartition or a.attgenerated <> '' and exists (
 			select from pg_inherits i
@@ -118,54 +120,75 @@ with tables as (
 	select o.conrelid, 4000 + row_number() over (order by o.conname), format('constraint %I %s', o.conname, pg_get_constraintdef(o.oid))
 	from pg_constraint o join tables t on t.oid = o.conrelid
 	where o.contype = 'c' and o.convalidated and t.related and (o.conislocal or t.relispartition)
+), bodies as (
+	select attrelid, string_agg(E'\n\t' || line, ',' order by position) || E'\n' as body from lines group by attrelid
+), identities as (
+	select a.attrelid, array_agg(format('alter table %s alter column %I add generated %s as identity (sequence name %s %s)', a.name, a.attname,
+		case a.attidentity when 'a' then 'always' else 'by default' end, s.seqrelid::regclass, ` + sequenceOptions + `) order by a.attnum) as statements
+	from columns a
+	join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid and d.refobjsubid = a.attnum
+		and d.classid = 'pg_class'::regclass and d.deptype = 'i'
+	join pg_sequence s on s.seqrelid = d.objid
+	where a.attidentity <> ''
+	group by a.attrelid
+), settings as (
+	select a.attrelid, array_agg(a.alter_column || change order by a.attname, number) as statements
+	from columns a,
+	lateral (values
+		(1, case when a.attstorage <> a.typstorage or a.is_child then format('%I set storage %s', a.attname,
+			case a.attstorage when 'p' then 'plain' when 'e' then 'external' when 'm' then 'main' else 'extended' end) end),
+		(2, case when a.attcompression <> '' or a.is_child and a.attstorage <> 'p' and a.relkind <> 'f' then format('%I set compression %s', a.attname,
+			case a.attcompression when 'p' then 'pglz' when 'l' then 'lz4' else 'default' end) end),
+		(3, case when a.attstattarget >= 0 then format('%I set statistics %s', a.attname, a.attstattarget) end),
+		(4, format('%I set (', a.attname) || ` + columnOptions("a.attoptions") + ` || ')'),
+		(5, case when a.attnotnull and not a.listed and current_setting('server_version_num')::int < 180000
+			and not exists (select from pg_inherits i join pg_attribute p on p.attrelid = i.inhparent and p.attname = a.attname and p.attnotnull
+				where i.inhrelid = a.attrelid) then format('%I set not null', a.attname) end),
+		(6, case when a.is_child and not a.atthasdef
+			and exists (select from pg_inherits i join pg_attribute p on p.attrelid = i.inhparent and p.attname = a.attname and p.atthasdef and p.attgenerated = ''
+				where i.inhrelid = a.attrelid) then format('%I drop default', a.attname) end)
+	) as changes (number, change)
+	where change is not null
+	group by a.attrelid
 )
 select 'pg_class'::regclass, t.oid, array[
-		format('create %s %s (', case when t.relkind = 'f' then 'foreign table' when t.relpersistence = 'u' then 'unlogged table' else 'table' end, t.oid::regclass)
-		|| coalesce((select string_agg(E'\n\t' || line, ',' order by position) || E'\n' from lines where attrelid = t.oid), '') || ')'
+		format('create %s%s %s (', case when t.relpersistence = 'u' then 'unlogged ' end, t.keyword, t.name)
+		|| coalesce(y.body, '') || ')'
 		|| case when t.is_child then ' inherits (' ||
 			(select string_agg(inhparent::regclass::text, ', ' order by inhseqno) from pg_inherits where inhrelid = t.oid) || ')' else '' end
 		|| case when t.relkind = 'p' then ' partition by ' || pg_get_partkeydef(t.oid) else '' end
 		|| case when t.relkind = 'f' then (select format(' server %I', s.srvname) || ` + options("f.ftoptions") + `
 			from pg_foreign_table f join pg_foreign_server s on s.oid = f.ftserver where f.ftrelid = t.oid) else '' end
 		|| coalesce((select format(' using %I', amname) from pg_am where oid = t.relam and amname <> 'heap'), '')
-		|| coalesce((select ' with (' || string_agg(format('%s%I = %L', prefix, option_name, option_value), ', ' order by prefix, option_name) || ')'
-			from (select '' as prefix, o.* from pg_options_to_table(t.reloptions) o
-				union all
-				select 'toast.', o.* from pg_class toast, pg_options_to_table(toast.reloptions) o where toast.oid = t.reltoastrelid) o), '')
+		|| coalesce(' with (' || nullif(concat_ws(', ', ` + storageOptions("", "t.reloptions") + `,
+			` + storageOptions("toast.", "(select reloptions from pg_class toast where toast.oid = t.reltoastrelid)") + `), '') || ')', '')
 		|| coalesce((select format(' tablespace %I', spcname) from pg_tablespace where oid = t.reltablespace), ''),
-		case when t.reloftype <> 0 then format('alter table %s of %s', t.oid::regclass, t.reloftype::regtype) end
+		case when t.reloftype <> 0 then format('alter table %s of %s', t.name, t.reloftype::regtype) end
 	]
-	|| array(
-		select format('alter table %s alter column %I add generated %s as identity (sequence name %s %s)', t.oid::regclass, a.attname,
-			case a.attidentity when 'a' then 'always' else 'by default' end, s.seqrelid::regclass, ` + sequenceOptions + `)
-		from columns a
-		join pg_depend d on d.refclassid = 'pg_class'::regclass and d.refobjid = a.attrelid and d.refobjsubid = a.attnum
-			and d.classid = 'pg_class'::regclass and d.deptype = 'i'
-		join pg_sequence s on s.seqrelid = d.objid
-		where a.attrelid = t.oid and a.attidentity <> ''
-		order by a.attnum)
-	|| array(
-		select a.alter_column || change
-		from columns a,
-		lateral (values
-			(1, case when a.attstorage <> a.typstorage or a.is_child then format('%I set storage %s', a.attname,
-				case a.attstorage when 'p' then 'plain' when 'e' then 'external' when 'm' then 'main' else 'extended' end) end),
-			(2, case when a.attcompression <> '' or a.is_child and a.attstorage <> 'p' and a.relkind <> 'f' then format('%I set compression %s', a.attname,
-				case a.attcompression when 'p' then 'pglz' when 'l' then 'lz4' else 'default' end) end),
-			(3, case when a.attstattarget >= 0 then format('%I set statistics %s', a.attname, a.attstattarget) end),
-			(4, (select format('%I set (%s)', a.attname, string_agg(format('%I = %L', option_name, option_value), ', ' order by option_name))
-				from pg_options_to_table(a.attoptions) having count(*) > 0)),
-			(5, case when a.attnotnull and not a.listed and current_setting('server_version_num')::int < 180000
-				and not exists (select from pg_inherits i join pg_attribute p on p.attrelid = i.inhparent and p.attname = a.attname and p.attnotnull
-					where i.inhrelid = a.attrelid) then format('%I set not null', a.attname) end),
-			(6, case when a.is_child and not a.atthasdef
-				and exists (select from pg_inherits i join pg_attribute p on p.attrelid = i.inhparent and p.attname = a.attname and p.atthasdef and p.attgenerated = ''
-					where i.inhrelid = a.attrelid) then format('%I drop default', a.attname) end)
-		) as changes (number, change)
-		where a.attrelid = t.oid and change is not null
-		order by a.attname, number)
+	|| i.statements || g.statements
 	|| case when t.relispartition then
-		array(select format('alter table only %s attach partition %s %s', i.inhparent::regclass, t.oid::regclass, pg_get_expr(t.relpartbound, t.oid))
+		array(select format('alter table only %s attach partition %s %s', i.inhparent::regclass, t.name, pg_get_expr(t.relpartbound, t.oid))
 			from pg_inherits i where i.inhrelid = t.oid and not i.inhdetachpending)
 		end
-from tables t`
+from tables t
+left join bodies y on y.attrelid = t.oid
+left join identities i on i.attrelid = t.oid
+left join settings g on g.attrelid = t.oid`
+
+// columnOptions is an expression for the options of a column that users may
+// set, or null if there is none. The server keeps others in the same place: the
+// patch releases of 2026 put a version number there.
+func columnOptions(array string) string {
+	return `(select string_agg(format('%I = %L', option_name, option_value), ', ' order by position)
+		from pg_options_to_table(` + array + `) with ordinality o (option_name, option_value, position)
+		where option_name in ('n_distinct', 'n_distinct_inherited'))`
+}
+
+// storageOptions is an expression for the options of a relation that users may
+// set, in their order, or null if there is none. Extensions have options of
+// their own, but names that begin with pg_ are the server's.
+func storageOptions(prefix, array string) string {
+	return `(select string_agg(format('` + prefix + `%I = %L', option_name, option_value), ', ' order by position)
+		from pg_options_to_table(` + array + `) with ordinality o (option_name, option_value, position)
+		where not starts_with(option_name, 'pg_'))`
+}

@@ -12,8 +12,7 @@ type matview struct {
 // readViews reads views and materialised views.
 func (r *reader) readViews() error {
 	mine := own("pg_class", "c") + " and " + lasting("c.relnamespace")
-	const with = `coalesce((select ' with (' || string_agg(format('%I = %L', option_name, option_value), ', ' order by option_name) || ')'
-		from pg_options_to_table(c.reloptions)), '')`
+	with := `coalesce(' with (' || ` + storageOptions("", "c.reloptions") + ` || ')', '')`
 	err := r.query(stageSchema, `
 		select 'pg_class'::regclass, c.oid, array[format('create or replace view %s', c.oid::regclass) || `+with+`
 			|| E' as\n' || rtrim(pg_get_viewdef(c.oid), ';')]
@@ -58,8 +57,7 @@ func (r *reader) readViews() error {
 					(2, case when a.attcompression <> '' then format('%I set compression %s', a.attname,
 						case a.attcompression when 'p' then 'pglz' else 'lz4' end) end),
 					(3, case when a.attstattarget >= 0 then format('%I set statistics %s', a.attname, a.attstattarget) end),
-					(4, (select format('%I set (%s)', a.attname, string_agg(format('%I = %L', option_name, option_value), ', ' order by option_name))
-						from pg_options_to_table(a.attoptions) having count(*) > 0))
+					(4, format('%I set (', a.attname) || `+columnOptions("a.attoptions")+` || ')')
 				) as changes (number, change)
 				where a.attrelid = c.oid and a.attnum > 0 and change is not null
 				order by a.attname, number)

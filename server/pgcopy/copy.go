@@ -10,6 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/boughdb/bough/server/pgcopy/inventory"
 )
 
 // Copy copies a database as the options say. The source's tables are locked
@@ -81,7 +83,7 @@ func (c *copier) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	cat, want := view.catalog, view.catalog.objects()
+	cat := view.catalog
 
 	main, err := c.open(c.target(ctx))
 	if err != nil {
@@ -101,7 +103,7 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	if err := schema.before(ctx, main); err != nil {
-		return c.blame(ctx, want, err)
+		return c.checkSource(ctx, view, err)
 	}
 
 	// The workers' connections serve for the indexes too.
@@ -119,11 +121,12 @@ func (c *copier) run(ctx context.Context) error {
 		}
 	}
 	// From here on the source is not needed, and nobody has to wait for us.
+	view.second.Close(ctx)
 	view.leader.Close(ctx)
 
 	c.report(PhaseIndexes)
 	if err := schema.after(ctx, targets); err != nil {
-		return c.blame(ctx, want, err)
+		return c.checkSource(ctx, view, err)
 	}
 	c.report(PhaseRefresh)
 	if err := refresh(ctx, main, cat); err != nil {
@@ -133,7 +136,7 @@ func (c *copier) run(ctx context.Context) error {
 		return err
 	}
 	c.report(PhaseVerify)
-	if err := c.verify(ctx, main, want); err != nil {
+	if err := c.verify(ctx, main, view); err != nil {
 		return err
 	}
 	return analyze(ctx, main)
@@ -146,7 +149,11 @@ func (c *copier) read(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 		return nil, err
 	}
 	cat.items = slices.DeleteFunc(cat.items, func(it *item) bool {
-		return slices.Contains(c.LeaveOut, it.String())
+		if !slices.Contains(c.LeaveOut, it.String()) {
+			return false
+		}
+		cat.leftOut = append(cat.leftOut, inventory.Address{Class: it.class, ID: it.id})
+		return true
 	})
 	return cat, nil
 }
@@ -178,19 +185,20 @@ func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) 
 }
 
 // prepare makes sure that the target is empty, and removes from it what every
-// new database has but the source has not. It returns what is there.
-func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog) (map[Object]bool, error) {
+// new database has but the source has not. It returns what is there: the
+// statements that create it, by name.
+func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog) (map[string][]string, error) {
 	cat, err := c.read(ctx, target)
 	if err != nil {
 		return nil, err
 	}
-	existing := map[Object]bool{}
+	existing := map[string][]string{}
 	names := map[string]bool{}
 	for _, it := range source.items {
 		names[it.String()] = true
 	}
-	for i, o := range cat.objects() {
-		name := cat.items[i].String()
+	for _, it := range cat.items {
+		name := it.String()
 		switch {
 		case name == "schema public" || name == "extension plpgsql":
 			if !names[name] {
@@ -199,11 +207,11 @@ func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog)
 				}
 				continue
 			}
-		case o.Kind == "privileges":
+		case it.kind == "privileges":
 		default:
 			return nil, fmt.Errorf("the target database is not empty, it has the %s", name)
 		}
-		existing[o] = true
+		existing[name] = it.statements()
 	}
 	var objects int
 	if err := target.QueryRow(ctx, "select count(*) from pg_largeobject_metadata").Scan(&objects); err != nil {

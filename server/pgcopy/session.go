@@ -38,6 +38,7 @@ var textSettings = map[string]string{
 	"default_tablespace":          "",
 	"default_table_access_method": "heap",
 	"default_toast_compression":   "pglz",
+	"jit":                         "off", // takes longer than what it makes faster
 }
 
 // sessionSettings are those of a session that takes its time.

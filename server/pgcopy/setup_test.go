@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/boughdb/bough/server/pgcopy/inventory"
 	"github.com/boughdb/bough/server/pgserver"
 	"github.com/boughdb/bough/server/pgtest"
 )
@@ -137,13 +138,17 @@ func withUser(t testing.TB, u, user string) string {
 	return parsed.String()
 }
 
-func describe(t testing.TB, url string) []Object {
+// differences compares the catalogs of two databases.
+func differences(t testing.TB, source, target string) []inventory.Difference {
 	t.Helper()
-	objs, err := Describe(t.Context(), connectTo(t, url))
-	if err != nil {
-		t.Fatal(err)
+	read := func(url string) *inventory.Inventory {
+		inv, err := inventory.Read(t.Context(), connectTo(t, url), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return inv
 	}
-	return objs
+	return inventory.Compare(read(source), read(target))
 }
 
 // contents returns a digest for each table, sequence, materialised view and
@@ -216,8 +221,8 @@ func dumpOf(t testing.TB, path, u string) []string {
 // the rows of its source.
 func mustBeEqual(t testing.TB, source, target string, rows bool) {
 	t.Helper()
-	if diff := cmp.Diff(describe(t, source), describe(t, target)); diff != "" {
-		t.Errorf("schema of the copy (-want +got):\n%s", diff)
+	for _, d := range differences(t, source, target) {
+		t.Errorf("the copy differs: %v", d)
 	}
 	if !rows {
 		return

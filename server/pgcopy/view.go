@@ -8,13 +8,18 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/boughdb/bough/server/pgcopy/inventory"
 )
 
 // view is the source as it is at one moment.
 type view struct {
 	leader    *pgx.Conn
+	second    *pgx.Conn   // that sees the same
 	workers   []*pgx.Conn // that see the same; none if only the schema is copied
 	catalog   *catalog
+	inventory *inventory.Inventory
+	version   string // of the schema, see schemaVersion
 	pre, post string // what pg_dump has written
 }
 
@@ -32,6 +37,9 @@ func (c *copier) look(ctx context.Context) (*view, error) {
 	if err != nil {
 		return nil, err
 	}
+	if v.second, err = c.open(connect(ctx, c.Source, map[string]string{"lock_timeout": shortWait})); err != nil {
+		return nil, err
+	}
 	for !c.SchemaOnly && len(v.workers) < c.jobs {
 		conn, err := c.open(connect(ctx, c.Source, map[string]string{"lock_timeout": shortWait, "client_encoding": c.encoding}))
 		if err != nil {
@@ -44,7 +52,7 @@ func (c *copier) look(ctx context.Context) (*view, error) {
 		if err == nil || !Retryable(err) || time.Since(start) > patience {
 			return v, err
 		}
-		for _, conn := range append([]*pgx.Conn{v.leader}, v.workers...) {
+		for _, conn := range append([]*pgx.Conn{v.leader, v.second}, v.workers...) {
 			if _, err := conn.Exec(ctx, "rollback"); err != nil {
 				return nil, err
 			}
@@ -76,6 +84,15 @@ func (c *copier) lookOnce(ctx context.Context, v *view) error {
 			cancel()
 		}
 		return changedUnderUs(err)
+	})
+	g.Go(func() (err error) {
+		if v.version, err = schemaVersion(ctx, v.second); err == nil {
+			v.inventory, err = inventory.Read(ctx, v.second, false)
+		}
+		if err != nil {
+			cancel()
+		}
+		return err
 	})
 	if err := g.Wait(); err != nil {
 		return err
@@ -112,6 +129,9 @@ func (c *copier) freeze(ctx context.Context, v *view) error {
 		return err
 	}
 	if err := v.leader.QueryRow(ctx, "select pg_export_snapshot()").Scan(&c.snapshot); err != nil {
+		return err
+	}
+	if err := inOrder(ctx, v.second, "begin isolation level repeatable read read only", "set transaction snapshot '"+c.snapshot+"'"); err != nil {
 		return err
 	}
 	for _, conn := range v.workers {

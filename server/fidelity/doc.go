@@ -1,0 +1,2 @@
+// Package fidelity tests that copies of databases are exact.
+package fidelity
