@@ -1,6 +1,7 @@
 package pgcopy
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -36,6 +37,10 @@ type Options struct {
 	// identity of [Object] with a space between: "event trigger audit". Nothing
 	// but each other may depend on them.
 	LeaveOut []string
+
+	// InSnapshot, if not nil, is called with a session in the source that sees
+	// the moment that is copied, within its transaction.
+	InSnapshot func(ctx context.Context, conn *pgx.Conn) error
 
 	// Progress, if not nil, is called when a phase begins and while rows are
 	// copied, by one goroutine at a time.
@@ -85,8 +90,7 @@ func (e *UnsupportedError) Error() string {
 	if len(list) > 10 {
 		list, more = list[:10], ", …"
 	}
-	return "the database has objects that cannot be copied while it is in use: " + strings.Join(list, ", ") + more +
-		" (install a pg_dump of the server's version or newer, or close the open sessions and copy by CREATE DATABASE … TEMPLATE)"
+	return "the database has objects that cannot be copied while it is in use: " + strings.Join(list, ", ") + more
 }
 
 // sourceChangedError is the failure of a copy that ran into a change of the
