@@ -149,7 +149,7 @@ func (e *emptying) checkRole(ctx context.Context, conn *pgx.Conn, version int) e
 			where relkind = 'm' and not pg_has_role(relowner, 'usage')
 		union all
 		select 'the sequence ' || oid::regclass || ' belongs to ' || pg_get_userbyid(relowner) from pg_class
-			where relkind = 'S' and not has_sequence_privilege(oid, 'update')
+			where case relkind when 'S' then not has_sequence_privilege(oid, 'update') else false end
 		union all
 		select 'large objects belong to ' || pg_get_userbyid(lomowner) from pg_largeobject_metadata
 			where not pg_has_role(lomowner, 'usage') group by lomowner
