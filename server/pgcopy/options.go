@@ -1,6 +1,7 @@
 package pgcopy
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -36,6 +37,10 @@ type Options struct {
 	// identity of [Object] with a space between: "event trigger audit". Nothing
 	// but each other may depend on them.
 	LeaveOut []string
+
+	// InSnapshot, if not nil, is called with a session in the source that sees
+	// the moment that is copied, within its transaction.
+	InSnapshot func(ctx context.Context, conn *pgx.Conn) error
 
 	// Progress, if not nil, is called when a phase begins and while rows are
 	// copied, by one goroutine at a time.

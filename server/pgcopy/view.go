@@ -97,6 +97,11 @@ func (c *copier) lookOnce(ctx context.Context, v *view) error {
 	if err := g.Wait(); err != nil {
 		return err
 	}
+	if c.InSnapshot != nil {
+		if err := c.InSnapshot(ctx, v.leader); err != nil {
+			return changedUnderUs(err)
+		}
+	}
 	// The tables are locked, so that nobody who waits for these sessions can
 	// make them wait.
 	for _, conn := range v.workers {

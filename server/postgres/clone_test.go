@@ -147,8 +147,7 @@ func TestReflinkSharesBlocks(t *testing.T) {
 func TestSchemaOnlyCloneIsEmpty(t *testing.T) {
 	t.Parallel()
 	mainURL, _ := filled(t)
-	// Whatever the strategy is, a schema is read, and nobody has to wait.
-	f := setupAt(t, mainURL, strategy(postgres.StrategyWALLog))
+	f := setupAt(t, mainURL)
 	want := contents(t, f.url)
 	maps.Copy(want, map[string]string{
 		"rows": "0 0 ", "view": "0", "identity": "1 false", "sequence": "1 false", "large objects": "",
@@ -159,8 +158,8 @@ func TestSchemaOnlyCloneIsEmpty(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if res.Strategy != postgres.StrategyCopy || res.Pause != 0 {
-		t.Errorf("strategy %s, held for %s", res.Strategy, res.Pause)
+	if res.Strategy != postgres.StrategyImage || res.Copier != postgres.CopierTemplate || res.Reused || res.Pause == 0 {
+		t.Errorf("result %+v", res)
 	}
 	if diff := cmp.Diff(want, contents(t, f.in(r.Target))); diff != "" {
 		t.Errorf("schema (-want +got):\n%s", diff)

@@ -71,7 +71,7 @@ type Cluster struct {
 	Announce func(ctx context.Context, database string, limit time.Duration) error
 
 	rateMu sync.Mutex
-	rates  map[Strategy]float64 // bytes a second, as last measured
+	rates  map[Strategy]rate // as last measured
 }
 
 // Capabilities are what the server and its role allow, found at start.
@@ -104,7 +104,7 @@ func OpenCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{cfg: cfg, base: base, rates: map[Strategy]float64{}}
+	c := &Cluster{cfg: cfg, base: base, rates: map[Strategy]rate{}}
 	if err := c.probe(ctx); err != nil {
 		return nil, err
 	}
@@ -221,6 +221,12 @@ type Marker struct {
 	Branch       uuid.UUID `json:"branch"`
 	Generation   int32     `json:"generation"`
 	Complete     bool      `json:"complete"` // false while the database is being filled
+	// Kind is empty for a branch's database. For a schema image it is image, Branch is the branch with that schema, and
+	// the rest says which schema it is, what copied it, and what is not as in the source, one in a line.
+	Kind    string `json:"kind,omitempty"`
+	Version string `json:"version,omitempty"`
+	Copier  string `json:"copier,omitempty"`
+	Note    string `json:"note,omitempty"`
 }
 
 const markerPrefix = "bough:"
@@ -252,6 +258,7 @@ type Database struct {
 	Name    string
 	Marker  Marker
 	Marked  bool // has a marker of this installation
+	Foreign bool // has a marker of another installation
 	Invalid bool // what an interrupted DROP DATABASE leaves
 }
 
@@ -264,12 +271,12 @@ func (c *Cluster) Lookup(ctx context.Context, name string) (*Database, error) {
 	return &found[0], nil
 }
 
-// Databases lists the databases that carry this installation's marker.
+// Databases lists the databases of branches that carry this installation's marker.
 func (c *Cluster) Databases(ctx context.Context) ([]Database, error) {
 	all, err := c.databases(ctx, "shobj_description(d.oid, 'pg_database') like $1", markerPrefix+"%")
 	marked := all[:0]
 	for _, d := range all {
-		if d.Marked {
+		if d.Marked && d.Marker.Kind == "" {
 			marked = append(marked, d)
 		}
 	}
@@ -294,8 +301,12 @@ func (c *Cluster) databases(ctx context.Context, where string, arg any) ([]Datab
 		if err := row.Scan(&d.Name, &comment, &d.Invalid); err != nil {
 			return d, err
 		}
-		if m, _, ok := parseMarker(comment); ok && m.Installation == c.cfg.Installation {
+		switch m, _, ok := parseMarker(comment); {
+		case !ok:
+		case m.Installation == c.cfg.Installation:
 			d.Marker, d.Marked = m, true
+		default:
+			d.Foreign = true
 		}
 		return d, nil
 	})

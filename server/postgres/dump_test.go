@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"regexp"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/boughdb/bough/server/pgcopy"
@@ -19,11 +20,19 @@ func TestUnusualObjectsNeedADump(t *testing.T) {
 	const unusual = `create operator class app_int_ops for type int4 using btree as operator 1 <, operator 3 =, operator 5 >, function 1 btint4cmp(int4, int4)`
 	without := setup(t)
 	execute(t, without.url, unusual)
+	somebody := connect(t, without.url)
 	request := without.request(t, "schema")
 	request.SchemaOnly = true
 	var unsupported *pgcopy.UnsupportedError
-	if _, err := without.Clone(context.Background(), request); !errors.As(err, &unsupported) || len(unsupported.Objects) == 0 {
+	_, err := without.Clone(context.Background(), request)
+	if !errors.As(err, &unsupported) || len(unsupported.Objects) == 0 {
 		t.Errorf("without pg_dump: %v, want the objects by name", err)
+	} else if !strings.Contains(err.Error(), "1 sessions of other programs") || !strings.Contains(err.Error(), "pg_dump") {
+		t.Errorf("%v does not say what would help", err)
+	}
+	gone(t, somebody)
+	if res, err := without.Clone(context.Background(), request); err != nil || res.Copier != postgres.CopierTemplate {
+		t.Errorf("with nobody connected: %+v, %v", res, err)
 	}
 
 	dump, err := exec.LookPath("pg_dump")
@@ -42,8 +51,10 @@ func TestUnusualObjectsNeedADump(t *testing.T) {
 	execute(t, with.url, unusual)
 	request = with.request(t, "schema")
 	request.SchemaOnly = true
-	if _, err := with.Clone(context.Background(), request); err != nil {
-		t.Fatal(err)
+	connect(t, with.url)
+	res, err := with.Clone(context.Background(), request)
+	if err != nil || res.Copier != "pg_dump" {
+		t.Fatalf("with pg_dump: %+v, %v", res, err)
 	}
 	if n := query[int64](t, with.in(request.Target), "select count(*) from pg_opclass where opcname = 'app_int_ops'"); n != 1 {
 		t.Errorf("%d operator classes in the copy", n)

@@ -1,6 +1,9 @@
 package postgres
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 var (
 	ParseMarker  = parseMarker
@@ -14,3 +17,13 @@ func (p *Pools) SetQuiet(d time.Duration) { p.quiet = d }
 
 // Comment is a database's comment with the marker in it.
 func (m Marker) Comment(original string) string { return m.comment(original) }
+
+// SchemaVersion is the version of a database's schema.
+func (c *Cluster) SchemaVersion(ctx context.Context, database string) (string, error) {
+	conn, err := c.connect(ctx, database, "")
+	if err != nil {
+		return "", err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return schemaVersion(ctx, conn)
+}

@@ -2,6 +2,7 @@ package postgres_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/url"
@@ -71,6 +72,11 @@ func setupAt(t *testing.T, mainURL string, configure ...func(*postgres.ClusterCo
 	}
 	f := &fixture{config: cfg, url: mainURL}
 	f.Cluster = open(t, cfg)
+	t.Cleanup(func() {
+		if err := f.Cluster.SweepImages(context.Background(), nil); err != nil && !errors.Is(err, context.Canceled) {
+			t.Errorf("dropping the schema images: %v", err)
+		}
+	})
 	return f
 }
 

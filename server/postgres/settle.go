@@ -157,7 +157,7 @@ func grants(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source) ([]
 func (c *Cluster) cutUserMappings(ctx context.Context, r CloneRequest, strategy Strategy) (warnings []string, err error) {
 	database := r.Target
 	switch {
-	case strategy == StrategyCopy:
+	case strategy == StrategyCopy || strategy == StrategyImage:
 		database = r.Source
 	case c.cfg.KeepUserMappings:
 		return nil, nil
@@ -186,7 +186,7 @@ func (c *Cluster) cutUserMappings(ctx context.Context, r CloneRequest, strategy 
 		if m.User != "" {
 			user = ident(m.User)
 		}
-		if strategy != StrategyCopy {
+		if database == r.Target {
 			if _, err := conn.Exec(ctx, "drop user mapping for "+user+" server "+ident(m.Server)); err != nil {
 				return warnings, fmt.Errorf("taking out the user mapping for server %q: %w", m.Server, err)
 			}

@@ -50,17 +50,15 @@ const (
 //
 // What is written through the log takes its size once more there, as far as PostgreSQL lets the log grow before it uses
 // its files again: max_wal_size is passed by the time that a checkpoint takes.
-func (c *Cluster) requireRoom(ctx context.Context, conn *pgx.Conn, s Strategy, schemaOnly bool, size int64) error {
+func (c *Cluster) requireRoom(ctx context.Context, conn *pgx.Conn, s Strategy, size int64) error {
 	if c.cfg.Disk == nil {
 		return nil
 	}
 	need := size
-	switch {
-	case schemaOnly && s == StrategyCopy:
-		need = schemaRoom
-	case s == StrategyReflink:
+	switch s {
+	case StrategyReflink:
 		need = reflinkRoom
-	case s == StrategyFileCopy:
+	case StrategyFileCopy:
 		need += reflinkRoom
 	default:
 		var log int64
@@ -73,10 +71,21 @@ func (c *Cluster) requireRoom(ctx context.Context, conn *pgx.Conn, s Strategy, s
 	return c.cfg.Disk.Require(need, "the copy")
 }
 
+// requireSchemaRoom is requireRoom for a copy of a schema without rows, of which little is known beforehand.
+func (c *Cluster) requireSchemaRoom() error {
+	if c.cfg.Disk == nil {
+		return nil
+	}
+	return c.cfg.Disk.Require(schemaRoom, "the copy")
+}
+
 // CheckRoom returns a diskspace.ErrInsufficient when a clone of a database would be refused for want of space.
 func (c *Cluster) CheckRoom(ctx context.Context, database string, schemaOnly bool) error {
 	if c.cfg.Disk == nil {
 		return nil
+	}
+	if schemaOnly {
+		return c.requireSchemaRoom()
 	}
 	conn, err := c.admin(ctx, "")
 	if err != nil {
@@ -87,14 +96,14 @@ func (c *Cluster) CheckRoom(ctx context.Context, database string, schemaOnly boo
 	if err != nil {
 		return err
 	}
-	s, err := c.choose(ctx, conn, CloneRequest{Source: database, SchemaOnly: schemaOnly}, src)
+	s, _, err := c.choose(ctx, conn, CloneRequest{Source: database}, src)
 	if errors.Is(err, ErrSourceInUse) {
 		return nil // which the clone itself tells, where it is so still
 	}
 	if err != nil {
 		return err
 	}
-	return c.requireRoom(ctx, conn, s, schemaOnly, src.size)
+	return c.requireRoom(ctx, conn, s, src.size)
 }
 
 // Disk is the guard of the file system with the server's data, nil where that is not known.
@@ -108,7 +117,7 @@ func (c *Cluster) explainClone(ctx context.Context, r CloneRequest, err error) e
 		return err
 	case pgcopy.Retryable(err), hasCode(err, "55P03", "40P01"):
 		return c.explainLock(ctx, r.Source, err)
-	case errors.As(err, &unsupported):
+	case errors.As(err, &unsupported) && !r.SchemaOnly: // CannotCopyError has its own advice
 		return c.adviseUnsupported(ctx, r, err)
 	}
 	return err
@@ -121,12 +130,11 @@ func (c *Cluster) adviseUnsupported(ctx context.Context, r CloneRequest, err err
 	if c.dumpProgram() == "" {
 		advice = append(advice, "install a pg_dump of the server's version or newer")
 	}
-	if !r.SchemaOnly && c.cfg.Strategy != StrategyCopy {
+	if c.cfg.Strategy != StrategyCopy {
 		if conn, connErr := c.admin(ctx, r.op()); connErr == nil {
 			defer conn.Close(context.WithoutCancel(ctx))
 			src, srcErr := c.inspect(ctx, conn, r.Source)
-			may, mayErr := c.mayUseAsTemplate(ctx, conn, r.Source)
-			if n := src.externalSessions + src.preparedXact; srcErr == nil && mayErr == nil && may && n > 0 {
+			if n := src.externalSessions + src.preparedXact; srcErr == nil && src.template && n > 0 {
 				advice = append(advice, fmt.Sprintf("end the %d sessions and prepared transactions of other programs in database %q, so that it can be a template", n, r.Source))
 			}
 		}
@@ -135,14 +143,6 @@ func (c *Cluster) adviseUnsupported(ctx context.Context, r CloneRequest, err err
 		return err
 	}
 	return fmt.Errorf("%w (what helps: %s)", err, strings.Join(advice, ", or "))
-}
-
-// mayUseAsTemplate reports whether the role may copy a database with CREATE DATABASE … TEMPLATE.
-func (c *Cluster) mayUseAsTemplate(ctx context.Context, conn *pgx.Conn, database string) (may bool, err error) {
-	err = conn.QueryRow(ctx, `
-		select r.rolsuper or d.datistemplate or pg_has_role(d.datdba, 'usage')
-		from pg_database d, pg_roles r where d.datname = $1 and r.rolname = current_user`, database).Scan(&may)
-	return may, err
 }
 
 // LocalDataDirectory returns the data directory of the server that a connection string leads to, where it is a directory
