@@ -46,6 +46,8 @@ type Keys struct {
 
 	mu    sync.Mutex
 	cache map[[32]byte]cachedKey
+	// forgotten counts calls of Forget, so that what was read before one is not remembered after it.
+	forgotten uint64
 }
 
 type cachedKey struct {
@@ -62,6 +64,7 @@ func NewKeys(pool *pgxpool.Pool) *Keys {
 func (k *Keys) Forget(hash string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.forgotten++
 	if hash == "" {
 		clear(k.cache)
 		return
@@ -104,6 +107,7 @@ func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow
 	var none db.GetAPIKeyByHashRow
 	k.mu.Lock()
 	c, ok := k.cache[hash]
+	forgotten := k.forgotten
 	k.mu.Unlock()
 	if ok && time.Since(c.fetched) < keyCacheTTL {
 		return c.owned, nil
@@ -122,11 +126,13 @@ func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow
 		return none, fmt.Errorf("noting a key's use: %w", err)
 	}
 	k.mu.Lock()
-	if len(k.cache) >= keyCacheSize {
-		clear(k.cache)
+	defer k.mu.Unlock()
+	if k.forgotten == forgotten {
+		if len(k.cache) >= keyCacheSize {
+			clear(k.cache)
+		}
+		k.cache[hash] = cachedKey{row, fetched}
 	}
-	k.cache[hash] = cachedKey{row, fetched}
-	k.mu.Unlock()
 	return row, nil
 }
 
