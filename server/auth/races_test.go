@@ -62,7 +62,7 @@ func TestRevocationDuringLookup(t *testing.T) {
 	t.Parallel()
 	_, _, pool := setup(t, nil)
 	service := &auth.Principal{Service: true, Admin: true}
-	_, key, err := auth.NewKeys(pool).Create(t.Context(), service, auth.CreateParams{Type: db.KeyTypeService, Name: "racing"})
+	_, key, err := auth.NewKeys(pool, 50).Create(t.Context(), service, auth.CreateParams{Type: db.KeyTypeService, Name: "racing"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestRevocationDuringLookup(t *testing.T) {
 		}
 		keys.Forget(hex.EncodeToString(hash[:])) // as the notification does
 	}
-	keys = auth.NewKeys(traced(t, pool, tr))
+	keys = auth.NewKeys(traced(t, pool, tr), 50)
 	if _, err := keys.Verify(t.Context(), db.KeyTypeService, key); err != nil {
 		t.Fatalf("the key was good when it was read: %v", err)
 	}

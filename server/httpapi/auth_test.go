@@ -377,7 +377,8 @@ func TestUserChangesHerAccount(t *testing.T) {
 	if text, _ := s.NextMail(t, before+1); !strings.HasPrefix(text, "To: <ada@example.com>\nSubject: Your address was changed") {
 		t.Errorf("mail to the old address:\n%s", text)
 	}
-	signIn(t, s, want, fresh)
+	// It was the first address that was shown to be theirs, so that the password of before has gone, too.
+	diff(t, "the password of before", "invalid_credentials", signInCode(t, s, want, fresh))
 }
 
 func TestCredentialsOfTheWrongKind(t *testing.T) {
