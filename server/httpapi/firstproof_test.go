@@ -295,3 +295,24 @@ func TestClientKeysOfAUserAreLimited(t *testing.T) {
 	must[*client.CreateKeyResponse](t, 201)(s.Service(t).CreateKeyWithResponse(t.Context(), body))
 	must[*client.CreateKeyResponse](t, 403)(bearer(t, s, session).CreateKeyWithResponse(t.Context(), body))
 }
+
+// Policies on auth.email() are for those who have shown that the address is theirs, by whatever credential they come.
+func TestPoliciesOnTheAddress(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t, unlimited)
+	s.Exec(t, s.Main, `create table notes (id int primary key, owner text not null); grant select on notes to authenticated;
+		alter table notes enable row level security; create policy mine on notes using (owner = (select auth.email()));
+		insert into notes values (1, '`+ada+`')`)
+	count := func(headers ...string) string {
+		t.Helper()
+		resp, body := call(t, s, "GET", "/api/v1/tables/notes?select=id", "", headers...)
+		if resp.StatusCode != 200 {
+			t.Fatalf("%d %s", resp.StatusCode, body)
+		}
+		return body
+	}
+	stranger := signUp(t, s, ada)
+	diff(t, "rows of whoever signed up", "[]", count("Authorization", "Bearer "+stranger.AccessToken))
+	owner := verify(t, s, askLink(t, s, client.MagicLinkRequest{Email: ada})).JSON200
+	diff(t, "rows of the owner", `[{"id":1}]`, count("Authorization", "Bearer "+owner.AccessToken))
+}
