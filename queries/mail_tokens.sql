@@ -54,5 +54,11 @@ set used_at = now()
 where used_at is null
   and (user_id = @user_id::uuid and purpose = 'change_email' or email = @email and purpose = 'reset');
 
+-- name: CancelAllMailTokens :exec
+-- Ends every mail that waits for an address or in a user's name.
+update mail_tokens
+set used_at = now()
+where used_at is null and (user_id = @user_id::uuid or email = @email);
+
 -- name: SweepMailTokens :exec
 delete from mail_tokens where expires_at < now() - interval '1 day';

@@ -194,6 +194,19 @@ where g.id = @id and g.revoked_at is null
   and (sqlc.narg(user_id)::uuid is null or g.user_id = sqlc.narg(user_id))
 returning g.*, (select c.name from oauth_clients c where c.id = g.client_id)::text as client_name;
 
+-- name: RevokeUserOAuthGrants :execrows
+-- Ends all grants of a user with all that came of them, and records that.
+with revoked as (
+    update oauth_grants g
+    set revoked_at = now(), revoked_reason = @reason::text
+    where g.user_id = @user_id and g.revoked_at is null
+    returning g.id, g.client_id
+)
+insert into audit_log (area, action, outcome, user_id, client_id, client_name, details)
+select 'oauth', 'revoke', 'ok', @user_id, r.client_id, c.name, jsonb_build_object('grant_id', r.id, 'reason', @reason::text)
+from revoked r
+join oauth_clients c on c.id = r.client_id;
+
 -- name: GetOAuthToken :one
 -- A token of either kind with whose it is.
 select t.kind, t.grant_id, g.client_id, g.user_id, c.name as client_name

@@ -33,6 +33,10 @@ update sessions
 set refreshed_at = now(), expires_at = now() + make_interval(secs => @lifetime_seconds)
 where id = @id;
 
+-- name: ShareSession :one
+-- Keeps a session from ending until the end of the transaction; no row when it has ended.
+select id from sessions where id = @id and user_id = @user_id and ended_at is null and expires_at > now() for share;
+
 -- name: GetSession :one
 select * from sessions where id = @id and ended_at is null and expires_at > now();
 
@@ -82,9 +86,11 @@ using sessions s
 where s.id = t.session_id and t.used_at < now() - make_interval(secs => @lifetime_seconds);
 
 -- name: KnowsNetwork :one
--- Whether the owner of the address signed in from the network not long ago.
+-- Whether the owner of the address signed in from the network not long ago. Whoever did so before the address was shown
+-- to be theirs need not be the owner.
 select exists (
     select
     from sessions s
     join users u on u.id = s.user_id
-    where u.email = @email and s.network = @network and s.created_at > now() - interval '90 days');
+    where u.email = @email and s.network = @network and s.created_at > now() - interval '90 days'
+      and (u.email_verified_at is null or s.created_at >= u.email_verified_at));

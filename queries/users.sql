@@ -33,10 +33,11 @@ returning *;
 update users set password_hash = @new_hash where id = @id and password_hash = @old_hash;
 
 -- name: VerifyEmail :one
--- Notes that the user has the mailbox. The password and the data of whoever did not show that may be replaced.
+-- Notes that the user has the mailbox. The password, the data and the wishes of whoever did not show that may be replaced.
 update users
 set email_verified_at = coalesce(email_verified_at, now()),
     password_hash = case when @replace_password::boolean then sqlc.narg(password_hash) else password_hash end,
+    new_email = case when @replace_password::boolean then null else new_email end,
     user_metadata = case when @replace_metadata::boolean then @user_metadata else user_metadata end,
     updated_at = now()
 where id = @id
@@ -45,7 +46,8 @@ returning *;
 -- name: ChangeEmail :one
 -- No row when another user has the address.
 update users u
-set email = @email, email_verified_at = now(), new_email = null, updated_at = now()
+set email = @email, email_verified_at = now(), new_email = null, updated_at = now(),
+    password_hash = case when @remove_password::boolean then null else password_hash end
 where u.id = @id and not exists (select from users o where o.email = @email and o.id <> u.id)
 returning *;
 
@@ -72,7 +74,7 @@ returning *;
 -- name: DeleteUser :execrows
 delete from users where id = @id;
 
--- name: RevokeUserKeys :exec
+-- name: RevokeUserKeys :execrows
 update api_keys set revoked_at = now() where user_id = @user_id::uuid and revoked_at is null;
 
 -- name: DeleteUserGrants :exec

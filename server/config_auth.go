@@ -30,6 +30,7 @@ type AuthConfig struct {
 	HashIterations       uint32
 	HashParallelism      uint8
 	HashWorkers          int
+	MaxClientKeys        int
 	RateLimit            bool
 	EncryptionKey        string
 	SigningKeyMaxAge     time.Duration
@@ -60,6 +61,7 @@ func (c *AuthConfig) settings(f *pflag.FlagSet) {
 	f.Uint32Var(&c.HashIterations, "auth.argon2-iterations", 2, "iterations to hash a password")
 	f.Uint8Var(&c.HashParallelism, "auth.argon2-parallelism", 1, "lanes to hash a password")
 	f.IntVar(&c.HashWorkers, "auth.hash-workers", 0, "passwords hashed at a time; 64 more wait, the rest is refused; 0 is one for each processor")
+	f.IntVar(&c.MaxClientKeys, "auth.max-client-keys-per-user", 50, "most client keys that a user may have; administrators and service keys are not bound")
 	f.BoolVar(&c.RateLimit, "auth.rate-limit", true, "limit attempts for each address and network")
 	f.StringVar(&c.EncryptionKey, "auth.encryption-key", "", "secret of at least 32 characters to encrypt private signing keys and the secrets of repositories and webhooks in the control database with; empty stores the former readable, and the latter with a key in the data directory")
 	f.Var(durationVar(&c.SigningKeyMaxAge, "90d"), "auth.signing-key-max-age", "age at which the signing key is rotated")
@@ -101,6 +103,9 @@ func (c *AuthConfig) check() error {
 	}
 	if c.HashWorkers < 0 {
 		bad("auth.hash-workers: must not be negative")
+	}
+	if c.MaxClientKeys < 0 {
+		bad("auth.max-client-keys-per-user: must not be negative")
 	}
 	if n := len(c.EncryptionKey); n > 0 && n < auth.MinEncryptionKey {
 		bad("auth.encryption-key: must have at least %d characters", auth.MinEncryptionKey)

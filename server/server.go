@@ -106,7 +106,7 @@ type server struct {
 func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes) (*server, error) {
 	s := &server{cfg: cfg, log: log, planes: planes, registry: prometheus.NewRegistry(), process: uuid.New()}
 	s.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	s.keys = auth.NewKeys(planes.Control)
+	s.keys = auth.NewKeys(planes.Control, cfg.Auth.MaxClientKeys)
 	if err := s.newUsers(); err != nil {
 		return nil, err
 	}

@@ -21,10 +21,10 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jws"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jws"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 
 	"github.com/boughdb/bough/server/auth"
 )
@@ -147,7 +147,7 @@ func (p *program) token(ctx context.Context, b *bench) (token, claims string, er
 	if err != nil {
 		return "", "", err
 	}
-	key, err := jwk.Import(raw)
+	key, err := jwk.FromRaw(raw)
 	if err != nil {
 		return "", "", err
 	}
@@ -162,7 +162,7 @@ func (p *program) token(ctx context.Context, b *bench) (token, claims string, er
 	if err != nil {
 		return "", "", err
 	}
-	kid, _ := key.KeyID()
+	kid := key.KeyID()
 	err = b.onDatabase(ctx, p.control, func(conn *pgx.Conn) error {
 		_, err := conn.Exec(ctx, "insert into signing_keys (kid, public_jwk) values ($1, $2)", kid, data)
 		return err
@@ -184,7 +184,7 @@ func (p *program) token(ctx context.Context, b *bench) (token, claims string, er
 	if err := headers.Set(jws.TypeKey, auth.TokenType); err != nil {
 		return "", "", err
 	}
-	signed, err := jwt.Sign(t, jwt.WithKey(jwa.ES256(), key, jws.WithProtectedHeaders(headers)))
+	signed, err := jwt.Sign(t, jwt.WithKey(jwa.ES256, key, jws.WithProtectedHeaders(headers)))
 	return string(signed), string(content), err
 }
 

@@ -16,16 +16,31 @@ const countAPIKeys = `-- name: CountAPIKeys :one
 select count(*)
 from api_keys
 where ($1::uuid is null or user_id = $1)
-  and ($2::key_type is null or type = $2)
+  and ($2::uuid is null or id = $2)
+  and ($3::key_type is null or type = $3)
 `
 
 type CountAPIKeysParams struct {
 	UserID *uuid.UUID
+	OnlyID *uuid.UUID
 	Type   *KeyType
 }
 
 func (q *Queries) CountAPIKeys(ctx context.Context, arg CountAPIKeysParams) (int64, error) {
-	row := q.db.QueryRow(ctx, countAPIKeys, arg.UserID, arg.Type)
+	row := q.db.QueryRow(ctx, countAPIKeys, arg.UserID, arg.OnlyID, arg.Type)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
+}
+
+const countUsableUserKeys = `-- name: CountUsableUserKeys :one
+select count(*)
+from api_keys
+where user_id = $1::uuid and revoked_at is null and (expires_at is null or expires_at > now())
+`
+
+func (q *Queries) CountUsableUserKeys(ctx context.Context, userID uuid.UUID) (int64, error) {
+	row := q.db.QueryRow(ctx, countUsableUserKeys, userID)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -135,22 +150,25 @@ const listAPIKeys = `-- name: ListAPIKeys :many
 select id, type, name, prefix, hash, scopes, user_id, created_by, created_at, expires_at, last_used_at, revoked_at
 from api_keys
 where ($1::uuid is null or user_id = $1)
-  and ($2::key_type is null or type = $2)
+  and ($2::uuid is null or id = $2)
+  and ($3::key_type is null or type = $3)
 order by created_at desc, id desc
-limit $4 offset $3
+limit $5 offset $4
 `
 
 type ListAPIKeysParams struct {
 	UserID   *uuid.UUID
+	OnlyID   *uuid.UUID
 	Type     *KeyType
 	SkipRows int32
 	MaxRows  int32
 }
 
-// user_id null lists everybody's keys.
+// user_id null lists everybody's keys; only_id null lists more than one.
 func (q *Queries) ListAPIKeys(ctx context.Context, arg ListAPIKeysParams) ([]APIKey, error) {
 	rows, err := q.db.Query(ctx, listAPIKeys,
 		arg.UserID,
+		arg.OnlyID,
 		arg.Type,
 		arg.SkipRows,
 		arg.MaxRows,
@@ -215,6 +233,16 @@ func (q *Queries) ListSigningKeys(ctx context.Context) ([]SigningKey, error) {
 	return items, nil
 }
 
+const lockUserKeys = `-- name: LockUserKeys :exec
+select pg_advisory_xact_lock(hashtextextended('bough.client_keys ' || ($1::uuid)::text, 0))
+`
+
+// Of transactions that create keys of one user, one at a time goes on. The user need not be one of this server.
+func (q *Queries) LockUserKeys(ctx context.Context, userID uuid.UUID) error {
+	_, err := q.db.Exec(ctx, lockUserKeys, userID)
+	return err
+}
+
 const revokeAPIKey = `-- name: RevokeAPIKey :one
 update api_keys
 set revoked_at = coalesce(revoked_at, now())
@@ -249,7 +277,7 @@ func (q *Queries) RevokeAPIKey(ctx context.Context, arg RevokeAPIKeyParams) (API
 }
 
 const sweepAPIKeys = `-- name: SweepAPIKeys :execrows
-delete from api_keys where revoked_at < now() - interval '30 days'
+delete from api_keys where revoked_at < now() - interval '30 days' or expires_at < now() - interval '30 days'
 `
 
 func (q *Queries) SweepAPIKeys(ctx context.Context) (int64, error) {
@@ -268,5 +296,26 @@ where id = $1 and (last_used_at is null or last_used_at < now() - interval '1 mi
 
 func (q *Queries) TouchAPIKey(ctx context.Context, id uuid.UUID) error {
 	_, err := q.db.Exec(ctx, touchAPIKey, id)
+	return err
+}
+
+const trimUserKeys = `-- name: TrimUserKeys :exec
+delete from api_keys
+where id in (
+    select k.id
+    from api_keys k
+    where k.user_id = $1::uuid and (k.revoked_at is not null or k.expires_at <= now())
+    order by k.created_at desc, k.id desc
+    offset $2)
+`
+
+type TrimUserKeysParams struct {
+	UserID uuid.UUID
+	Kept   int32
+}
+
+// Of a user's keys that have ended only the newest stay listed.
+func (q *Queries) TrimUserKeys(ctx context.Context, arg TrimUserKeysParams) error {
+	_, err := q.db.Exec(ctx, trimUserKeys, arg.UserID, arg.Kept)
 	return err
 }

@@ -12,6 +12,23 @@ import (
 	"github.com/google/uuid"
 )
 
+const cancelAllMailTokens = `-- name: CancelAllMailTokens :exec
+update mail_tokens
+set used_at = now()
+where used_at is null and (user_id = $1::uuid or email = $2)
+`
+
+type CancelAllMailTokensParams struct {
+	UserID uuid.UUID
+	Email  string
+}
+
+// Ends every mail that waits for an address or in a user's name.
+func (q *Queries) CancelAllMailTokens(ctx context.Context, arg CancelAllMailTokensParams) error {
+	_, err := q.db.Exec(ctx, cancelAllMailTokens, arg.UserID, arg.Email)
+	return err
+}
+
 const cancelMailTokens = `-- name: CancelMailTokens :exec
 update mail_tokens
 set used_at = now()

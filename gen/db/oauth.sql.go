@@ -868,6 +868,33 @@ func (q *Queries) RevokeOAuthGrant(ctx context.Context, arg RevokeOAuthGrantPara
 	return i, err
 }
 
+const revokeUserOAuthGrants = `-- name: RevokeUserOAuthGrants :execrows
+with revoked as (
+    update oauth_grants g
+    set revoked_at = now(), revoked_reason = $2::text
+    where g.user_id = $1 and g.revoked_at is null
+    returning g.id, g.client_id
+)
+insert into audit_log (area, action, outcome, user_id, client_id, client_name, details)
+select 'oauth', 'revoke', 'ok', $1, r.client_id, c.name, jsonb_build_object('grant_id', r.id, 'reason', $2::text)
+from revoked r
+join oauth_clients c on c.id = r.client_id
+`
+
+type RevokeUserOAuthGrantsParams struct {
+	UserID *uuid.UUID
+	Reason string
+}
+
+// Ends all grants of a user with all that came of them, and records that.
+func (q *Queries) RevokeUserOAuthGrants(ctx context.Context, arg RevokeUserOAuthGrantsParams) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeUserOAuthGrants, arg.UserID, arg.Reason)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}
+
 const rotateOAuthToken = `-- name: RotateOAuthToken :execrows
 update oauth_tokens
 set rotated_at = clock_timestamp()

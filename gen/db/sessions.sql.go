@@ -211,7 +211,8 @@ select exists (
     select
     from sessions s
     join users u on u.id = s.user_id
-    where u.email = $1 and s.network = $2 and s.created_at > now() - interval '90 days')
+    where u.email = $1 and s.network = $2 and s.created_at > now() - interval '90 days'
+      and (u.email_verified_at is null or s.created_at >= u.email_verified_at))
 `
 
 type KnowsNetworkParams struct {
@@ -219,7 +220,8 @@ type KnowsNetworkParams struct {
 	Network string
 }
 
-// Whether the owner of the address signed in from the network not long ago.
+// Whether the owner of the address signed in from the network not long ago. Whoever did so before the address was shown
+// to be theirs need not be the owner.
 func (q *Queries) KnowsNetwork(ctx context.Context, arg KnowsNetworkParams) (bool, error) {
 	row := q.db.QueryRow(ctx, knowsNetwork, arg.Email, arg.Network)
 	var exists bool
@@ -342,6 +344,23 @@ type RevokeUserParams struct {
 func (q *Queries) RevokeUser(ctx context.Context, arg RevokeUserParams) error {
 	_, err := q.db.Exec(ctx, revokeUser, arg.ID, arg.TokenSeconds)
 	return err
+}
+
+const shareSession = `-- name: ShareSession :one
+select id from sessions where id = $1 and user_id = $2 and ended_at is null and expires_at > now() for share
+`
+
+type ShareSessionParams struct {
+	ID     uuid.UUID
+	UserID uuid.UUID
+}
+
+// Keeps a session from ending until the end of the transaction; no row when it has ended.
+func (q *Queries) ShareSession(ctx context.Context, arg ShareSessionParams) (uuid.UUID, error) {
+	row := q.db.QueryRow(ctx, shareSession, arg.ID, arg.UserID)
+	var id uuid.UUID
+	err := row.Scan(&id)
+	return id, err
 }
 
 const sweepRefreshTokens = `-- name: SweepRefreshTokens :exec

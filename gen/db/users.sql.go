@@ -14,19 +14,21 @@ import (
 
 const changeEmail = `-- name: ChangeEmail :one
 update users u
-set email = $1, email_verified_at = now(), new_email = null, updated_at = now()
-where u.id = $2 and not exists (select from users o where o.email = $1 and o.id <> u.id)
+set email = $1, email_verified_at = now(), new_email = null, updated_at = now(),
+    password_hash = case when $2::boolean then null else password_hash end
+where u.id = $3 and not exists (select from users o where o.email = $1 and o.id <> u.id)
 returning id, email, email_verified_at, new_email, password_hash, role, user_metadata, app_metadata, created_at, updated_at, last_sign_in_at, disabled_at
 `
 
 type ChangeEmailParams struct {
-	Email string
-	ID    uuid.UUID
+	Email          string
+	RemovePassword bool
+	ID             uuid.UUID
 }
 
 // No row when another user has the address.
 func (q *Queries) ChangeEmail(ctx context.Context, arg ChangeEmailParams) (User, error) {
-	row := q.db.QueryRow(ctx, changeEmail, arg.Email, arg.ID)
+	row := q.db.QueryRow(ctx, changeEmail, arg.Email, arg.RemovePassword, arg.ID)
 	var i User
 	err := row.Scan(
 		&i.ID,
@@ -325,13 +327,16 @@ func (q *Queries) RenewPasswordHash(ctx context.Context, arg RenewPasswordHashPa
 	return err
 }
 
-const revokeUserKeys = `-- name: RevokeUserKeys :exec
+const revokeUserKeys = `-- name: RevokeUserKeys :execrows
 update api_keys set revoked_at = now() where user_id = $1::uuid and revoked_at is null
 `
 
-func (q *Queries) RevokeUserKeys(ctx context.Context, userID uuid.UUID) error {
-	_, err := q.db.Exec(ctx, revokeUserKeys, userID)
-	return err
+func (q *Queries) RevokeUserKeys(ctx context.Context, userID uuid.UUID) (int64, error) {
+	result, err := q.db.Exec(ctx, revokeUserKeys, userID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }
 
 const shareUser = `-- name: ShareUser :one
@@ -428,6 +433,7 @@ const verifyEmail = `-- name: VerifyEmail :one
 update users
 set email_verified_at = coalesce(email_verified_at, now()),
     password_hash = case when $1::boolean then $2 else password_hash end,
+    new_email = case when $1::boolean then null else new_email end,
     user_metadata = case when $3::boolean then $4 else user_metadata end,
     updated_at = now()
 where id = $5
@@ -442,7 +448,7 @@ type VerifyEmailParams struct {
 	ID              uuid.UUID
 }
 
-// Notes that the user has the mailbox. The password and the data of whoever did not show that may be replaced.
+// Notes that the user has the mailbox. The password, the data and the wishes of whoever did not show that may be replaced.
 func (q *Queries) VerifyEmail(ctx context.Context, arg VerifyEmailParams) (User, error) {
 	row := q.db.QueryRow(ctx, verifyEmail,
 		arg.ReplacePassword,

@@ -31,6 +31,9 @@ const (
 	ClientKeyPrefix  = "bough_ck_"
 )
 
+// ErrMaxKeys is the error of a user who has as many client keys as one may have.
+var ErrMaxKeys = fault.New(fault.Forbidden, "max_keys_reached", "the number of client keys is at its limit")
+
 // ErrKeyNotFound is the error of an unknown key, or one that is not the caller's.
 var ErrKeyNotFound = fault.New(fault.NotFound, "not_found", "there is no such key")
 
@@ -42,10 +45,13 @@ const keyCacheSize = 10_000
 
 // Keys makes, verifies and revokes API keys.
 type Keys struct {
-	pool *pgxpool.Pool
+	pool       *pgxpool.Pool
+	maxPerUser int
 
 	mu    sync.Mutex
 	cache map[[32]byte]cachedKey
+	// forgotten counts calls of Forget, so that what was read before one is not remembered after it.
+	forgotten uint64
 }
 
 type cachedKey struct {
@@ -53,15 +59,16 @@ type cachedKey struct {
 	fetched time.Time
 }
 
-// NewKeys returns the keys of the control database.
-func NewKeys(pool *pgxpool.Pool) *Keys {
-	return &Keys{pool: pool, cache: map[[32]byte]cachedKey{}}
+// NewKeys returns the keys of the control database. A user can create maxPerUser client keys that work at the same time.
+func NewKeys(pool *pgxpool.Pool, maxPerUser int) *Keys {
+	return &Keys{pool: pool, maxPerUser: maxPerUser, cache: map[[32]byte]cachedKey{}}
 }
 
 // Forget drops a key from the cache; hash is its hexadecimal SHA-256, and "" drops all.
 func (k *Keys) Forget(hash string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	k.forgotten++
 	if hash == "" {
 		clear(k.cache)
 		return
@@ -104,6 +111,7 @@ func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow
 	var none db.GetAPIKeyByHashRow
 	k.mu.Lock()
 	c, ok := k.cache[hash]
+	forgotten := k.forgotten
 	k.mu.Unlock()
 	if ok && time.Since(c.fetched) < keyCacheTTL {
 		return c.owned, nil
@@ -122,11 +130,13 @@ func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow
 		return none, fmt.Errorf("noting a key's use: %w", err)
 	}
 	k.mu.Lock()
-	if len(k.cache) >= keyCacheSize {
-		clear(k.cache)
+	defer k.mu.Unlock()
+	if k.forgotten == forgotten {
+		if len(k.cache) >= keyCacheSize {
+			clear(k.cache)
+		}
+		k.cache[hash] = cachedKey{row, fetched}
 	}
-	k.cache[hash] = cachedKey{row, fetched}
-	k.mu.Unlock()
 	return row, nil
 }
 
@@ -187,11 +197,62 @@ func (k *Keys) Create(ctx context.Context, p *Principal, params CreateParams) (K
 	secret := make([]byte, 32)
 	_, _ = rand.Read(secret) // never fails (crypto/rand)
 	key := prefix + base64.RawURLEncoding.EncodeToString(secret)
-	created, err := k.insert(ctx, row, key)
-	return created, key, err
+	if row.UserID == nil {
+		created, err := insertKey(ctx, db.New(k.pool), row, key)
+		return created, key, err
+	}
+	var created Key
+	err := pgx.BeginFunc(ctx, k.pool, func(tx pgx.Tx) (err error) {
+		q := db.New(tx)
+		if err := k.admit(ctx, q, p, *row.UserID); err != nil {
+			return err
+		}
+		created, err = insertKey(ctx, q, row, key)
+		return err
+	})
+	if err != nil {
+		return Key{}, "", err
+	}
+	return created, key, nil
 }
 
-func (k *Keys) insert(ctx context.Context, row db.InsertAPIKeyParams, key string) (Key, error) {
+// admit returns an error unless the caller may create one more client key for the user. It holds the user and the
+// caller's session until the end of the transaction: a key is created before they end, and ends with them, or not at all.
+func (k *Keys) admit(ctx context.Context, q *db.Queries, p *Principal, user uuid.UUID) error {
+	switch u, err := q.ShareUser(ctx, user); {
+	case errors.Is(err, pgx.ErrNoRows): // the users of another issuer have no account here
+	case err != nil:
+		return fmt.Errorf("reading a user: %w", err)
+	case u.DisabledAt != nil && u.ID == p.ID:
+		return ErrInvalidCredentials.Msgf("the account is disabled")
+	}
+	if p.SessionID != uuid.Nil {
+		_, err := q.ShareSession(ctx, db.ShareSessionParams{ID: p.SessionID, UserID: p.ID})
+		if errors.Is(err, pgx.ErrNoRows) {
+			return ErrInvalidCredentials.Msgf("the session has ended; sign in again")
+		}
+		if err != nil {
+			return fmt.Errorf("reading a session: %w", err)
+		}
+	}
+	if p.Unbound() {
+		return nil
+	}
+	if err := q.LockUserKeys(ctx, user); err != nil {
+		return fmt.Errorf("locking a user's keys: %w", err)
+	}
+	n, err := q.CountUsableUserKeys(ctx, user)
+	if err != nil {
+		return fmt.Errorf("counting keys: %w", err)
+	}
+	if n >= int64(k.maxPerUser) {
+		return ErrMaxKeys.Msgf("a user may have %d client keys (auth.max_client_keys_per_user); you have %d", k.maxPerUser, n).
+			WithHint("revoke one that is not needed any more")
+	}
+	return q.TrimUserKeys(ctx, db.TrimUserKeysParams{UserID: user, Kept: int32(k.maxPerUser)})
+}
+
+func insertKey(ctx context.Context, q *db.Queries, row db.InsertAPIKeyParams, key string) (Key, error) {
 	hash := sha256.Sum256([]byte(key))
 	row.ID = uuid.Must(uuid.NewV7())
 	row.Hash = hash[:]
@@ -199,7 +260,7 @@ func (k *Keys) insert(ctx context.Context, row db.InsertAPIKeyParams, key string
 	if strings.HasPrefix(key, ServiceKeyPrefix) || strings.HasPrefix(key, ClientKeyPrefix) {
 		row.Prefix = key[:len(ServiceKeyPrefix)+4]
 	}
-	created, err := db.New(k.pool).InsertAPIKey(ctx, row)
+	created, err := q.InsertAPIKey(ctx, row)
 	if err != nil {
 		return Key{}, fmt.Errorf("inserting a key: %w", err)
 	}
@@ -214,7 +275,7 @@ func (k *Keys) EnsureServiceKey(ctx context.Context, given string) (made string,
 			return "", err
 		}
 		row := db.InsertAPIKeyParams{Type: db.KeyTypeService, Name: "from the environment", Scopes: []string{}}
-		_, err = k.insert(ctx, row, given)
+		_, err = insertKey(ctx, db.New(k.pool), row, given)
 		if errors.Is(err, pgx.ErrNoRows) { // known already; a revoked one stays revoked
 			return "", nil
 		}
@@ -249,18 +310,21 @@ func CheckServiceKey(key string) error {
 	return errors.New("a service key must have the form bough_sk_… or 32 to 512 characters")
 }
 
-// List returns the keys that the caller may see, newest first, and how many there are in all.
+// List returns the keys that the caller may see, newest first, and how many there are in all. A client key sees itself.
 func (k *Keys) List(ctx context.Context, p *Principal, typ *db.KeyType, limit, offset int32) ([]Key, int64, error) {
-	var user *uuid.UUID
+	var user, only *uuid.UUID
 	if !p.Unbound() {
 		user = &p.ID
+		if p.KeyID != uuid.Nil {
+			only = &p.KeyID
+		}
 	}
 	q := db.New(k.pool)
-	keys, err := q.ListAPIKeys(ctx, db.ListAPIKeysParams{UserID: user, Type: typ, MaxRows: limit, SkipRows: offset})
+	keys, err := q.ListAPIKeys(ctx, db.ListAPIKeysParams{UserID: user, OnlyID: only, Type: typ, MaxRows: limit, SkipRows: offset})
 	if err != nil {
 		return nil, 0, fmt.Errorf("listing keys: %w", err)
 	}
-	total, err := q.CountAPIKeys(ctx, db.CountAPIKeysParams{UserID: user, Type: typ})
+	total, err := q.CountAPIKeys(ctx, db.CountAPIKeysParams{UserID: user, OnlyID: only, Type: typ})
 	return keys, total, err
 }
 

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 )
 
 // Outside is another issuer whose tokens are accepted as users' access tokens. Its users are no administrators here,
@@ -23,27 +23,30 @@ type Outside struct {
 	Audience string
 	JWKSURL  string
 
-	mu      sync.Mutex
-	keys    jwk.Set
-	fetched time.Time
-	tried   time.Time
+	keys  shared[jwk.Set]
+	mu    sync.Mutex
+	tried time.Time // when the keys were last fetched, whether they came or not
+	// failure is why there are no keys at all; it is not tried again at once.
+	failure error
+	failed  time.Time
 }
 
 // Algorithms that an outside issuer may use: those with a public key.
 var outsideAlgorithms = []jwa.SignatureAlgorithm{
-	jwa.ES256(), jwa.ES384(), jwa.ES512(), jwa.EdDSA(), jwa.RS256(), jwa.RS384(), jwa.RS512(), jwa.PS256(), jwa.PS384(), jwa.PS512(),
+	jwa.ES256, jwa.ES384, jwa.ES512, jwa.EdDSA, jwa.RS256, jwa.RS384, jwa.RS512, jwa.PS256, jwa.PS384, jwa.PS512,
 }
 
 // The outside keys are fetched again after so long, and at most so often for an unknown kid.
 const (
 	outsideTTL     = 15 * time.Minute
 	outsideRefresh = 30 * time.Second
+	outsideRetry   = 2 * time.Second
 	maxJWKS        = 1 << 20
 )
 
 func (o *Outside) verify(ctx context.Context, token string, header tokenHeader, claims map[string]any) (*Principal, time.Time, error) {
-	alg, ok := jwa.LookupSignatureAlgorithm(header.Alg)
-	if header.Kid == "" || !ok || !slices.Contains(outsideAlgorithms, alg) {
+	alg := jwa.SignatureAlgorithm(header.Alg)
+	if header.Kid == "" || !slices.Contains(outsideAlgorithms, alg) {
 		return nil, time.Time{}, ErrInvalidCredentials.Msgf("the access token needs a kid and an algorithm with a public key")
 	}
 	key, err := o.key(ctx, header.Kid)
@@ -51,14 +54,14 @@ func (o *Outside) verify(ctx context.Context, token string, header tokenHeader, 
 		return nil, time.Time{}, err
 	}
 	// A key is for its own kind of algorithm, and where it names one for that alone.
-	if own, ok := key.Algorithm(); ok && own.String() != alg.String() {
+	if own := key.Algorithm().String(); own != "" && own != alg.String() {
 		return nil, time.Time{}, ErrInvalidCredentials.Msgf("the access token's algorithm is not its key's")
 	}
 	parsed, err := parseToken(token, jwt.WithKey(alg, key), o.Issuer, o.Audience)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	subject, _ := parsed.Subject()
+	subject := parsed.Subject()
 	id, err := uuid.Parse(subject)
 	if err != nil {
 		// Policies compare auth.uid(), which is a uuid: other subjects get one that is always the same.
@@ -67,40 +70,60 @@ func (o *Outside) verify(ctx context.Context, token string, header tokenHeader, 
 	}
 	delete(claims, "is_admin")
 	claims["role"] = "authenticated"
-	expires, _ := parsed.Expiration()
-	return &Principal{ID: id, Role: "authenticated", Claims: claims}, expires, nil
+	return &Principal{ID: id, Role: "authenticated", Claims: claims}, parsed.Expiration(), nil
 }
 
 func (o *Outside) key(ctx context.Context, kid string) (jwk.Key, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.keys != nil && time.Since(o.fetched) < outsideTTL {
-		if key, ok := o.keys.LookupKeyID(kid); ok {
+	keys, age, ok := o.keys.get()
+	if ok && age < outsideTTL {
+		if key, ok := keys.LookupKeyID(kid); ok {
 			return key, nil
 		}
 	}
-	if time.Since(o.tried) > outsideRefresh {
-		o.tried = time.Now()
-		set, err := o.fetch(ctx)
+	due, err := o.due(ok)
+	if err != nil {
+		return nil, err
+	}
+	if due {
+		// Keys that could not be renewed are better than none: an issuer that is away does not change them.
+		fetched, err := o.keys.load(ctx, o.fetch)
 		switch {
 		case err == nil:
-			o.keys, o.fetched = set, time.Now()
-		case o.keys == nil:
-			return nil, fmt.Errorf("fetching the outside issuer's keys: %w", err)
+			keys = fetched
+		case !ok:
+			return nil, o.fail(fmt.Errorf("fetching the outside issuer's keys: %w", err))
 		}
 	}
-	// Keys that could not be renewed are better than none: an issuer that is away does not change them.
-	if o.keys != nil {
-		if key, ok := o.keys.LookupKeyID(kid); ok {
-			return key, nil
-		}
+	if key, ok := keys.LookupKeyID(kid); ok {
+		return key, nil
 	}
 	return nil, ErrInvalidCredentials.Msgf("the access token was signed with an unknown key")
 }
 
+// due reports whether the keys are to be fetched. have tells that there are keys, which are renewed now and then; without
+// any, everybody waits for the first ones, unless they failed to come a moment ago.
+func (o *Outside) due(have bool) (bool, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case !have && o.failure != nil && time.Since(o.failed) < outsideRetry:
+		return false, o.failure
+	case have && time.Since(o.tried) <= outsideRefresh:
+		return false, nil
+	}
+	o.tried = time.Now()
+	return true, nil
+}
+
+// fail notes why there are no keys.
+func (o *Outside) fail(err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.failure, o.failed = err, time.Now()
+	return err
+}
+
 func (o *Outside) fetch(ctx context.Context) (jwk.Set, error) {
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, o.JWKSURL, nil)
 	if err != nil {
 		return nil, err

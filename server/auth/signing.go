@@ -8,16 +8,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jws"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jws"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 
 	"github.com/boughdb/bough/gen/db"
 )
@@ -38,9 +37,7 @@ type Signer struct {
 	lifetime time.Duration
 	sealer   Sealer
 
-	mu      sync.Mutex
-	key     jwk.Key
-	fetched time.Time
+	key shared[jwk.Key]
 }
 
 // NewSigner returns a signer of tokens that are good for the lifetime. The private keys are stored encrypted when there
@@ -57,11 +54,7 @@ func (s *Signer) Lifetime() time.Duration { return s.lifetime }
 func (s *Signer) RevocationTime() time.Duration { return s.lifetime + 2*clockSkew }
 
 // Forget drops the key, to be read again.
-func (s *Signer) Forget() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.key = nil
-}
+func (s *Signer) Forget() { s.key.forget() }
 
 // Ensure makes the first key, and encrypts keys that were stored before there was an encryption key.
 func (s *Signer) Ensure(ctx context.Context) error {
@@ -138,14 +131,14 @@ func (s *Signer) insert(ctx context.Context, q *db.Queries, delay time.Duration)
 	if err != nil {
 		return "", err
 	}
-	private, err := jwk.Import(raw)
+	private, err := jwk.FromRaw(raw)
 	if err != nil {
 		return "", err
 	}
-	if err := errors.Join(jwk.AssignKeyID(private), private.Set(jwk.KeyUsageKey, "sig"), private.Set(jwk.AlgorithmKey, jwa.ES256())); err != nil {
+	if err := errors.Join(jwk.AssignKeyID(private), private.Set(jwk.KeyUsageKey, "sig"), private.Set(jwk.AlgorithmKey, jwa.ES256)); err != nil {
 		return "", err
 	}
-	kid, _ = private.KeyID()
+	kid = private.KeyID()
 	public, err := private.PublicKey()
 	if err != nil {
 		return "", err
@@ -204,20 +197,23 @@ func (s *Signer) Sign(ctx context.Context, c Claims) (string, time.Time, error) 
 	if err := headers.Set(jws.TypeKey, TokenType); err != nil {
 		return "", time.Time{}, err
 	}
-	signed, err := jwt.Sign(token, jwt.WithKey(jwa.ES256(), key, jws.WithProtectedHeaders(headers)))
+	signed, err := jwt.Sign(token, jwt.WithKey(jwa.ES256, key, jws.WithProtectedHeaders(headers)))
 	if err != nil {
 		return "", time.Time{}, fmt.Errorf("signing an access token: %w", err)
 	}
 	return string(signed), expires, nil
 }
 
+// current returns the key that signs at present.
 func (s *Signer) current(ctx context.Context) (jwk.Key, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.key != nil && time.Since(s.fetched) < signingKeyTTL {
-		return s.key, nil
+	if key, age, ok := s.key.get(); ok && age < signingKeyTTL {
+		return key, nil
 	}
-	fetched := time.Now()
+	return s.key.load(ctx, s.read)
+}
+
+// read reads the key that signs from the database.
+func (s *Signer) read(ctx context.Context) (jwk.Key, error) {
 	row, err := db.New(s.pool).GetCurrentSigningKey(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading the signing key: %w", err)
@@ -230,7 +226,6 @@ func (s *Signer) current(ctx context.Context) (jwk.Key, error) {
 	if err != nil {
 		return nil, errors.New("a private signing key cannot be read") // err might repeat a part of it
 	}
-	s.key, s.fetched = key, fetched
 	return key, nil
 }
 

@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 
 	"github.com/boughdb/bough/gen/db"
 )
@@ -48,9 +48,7 @@ type Tokens struct {
 	issuer  string
 	outside *Outside // nil for none
 
-	mu      sync.Mutex
-	keys    jwk.Set
-	fetched time.Time
+	keys shared[jwk.Set]
 
 	known     sync.Mutex
 	verified  map[[sha256.Size]byte]verifiedToken
@@ -74,9 +72,7 @@ func NewTokens(pool *pgxpool.Pool, issuer string, outside *Outside) *Tokens {
 
 // Forget drops the keys, to be read again, and the tokens that they verified.
 func (t *Tokens) Forget() {
-	t.mu.Lock()
-	t.keys = nil
-	t.mu.Unlock()
+	t.keys.forget()
 	t.known.Lock()
 	clear(t.verified)
 	t.forgotten++
@@ -146,19 +142,18 @@ func (t *Tokens) verify(ctx context.Context, token string) (*Principal, time.Tim
 	if issuer, _ := claims["iss"].(string); t.outside != nil && issuer == t.outside.Issuer {
 		return t.outside.verify(ctx, token, header, claims)
 	}
-	if header.Alg != jwa.ES256().String() || header.Typ != TokenType || header.Kid == "" {
+	if header.Alg != jwa.ES256.String() || header.Typ != TokenType || header.Kid == "" {
 		return nil, time.Time{}, ErrInvalidCredentials.Msgf("this is no access token of this server")
 	}
 	key, err := t.key(ctx, header.Kid)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	parsed, err := parseToken(token, jwt.WithKey(jwa.ES256(), key), t.issuer, Audience)
+	parsed, err := parseToken(token, jwt.WithKey(jwa.ES256, key), t.issuer, Audience)
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	subject, _ := parsed.Subject()
-	id, err := uuid.Parse(subject)
+	id, err := uuid.Parse(parsed.Subject())
 	if err != nil {
 		return nil, time.Time{}, ErrInvalidCredentials.Msgf("the access token names no user")
 	}
@@ -173,8 +168,7 @@ func (t *Tokens) verify(ctx context.Context, token string) (*Principal, time.Tim
 		}
 	}
 	p.Admin, _ = claims["is_admin"].(bool)
-	expires, _ := parsed.Expiration()
-	return p, expires, nil
+	return p, parsed.Expiration(), nil
 }
 
 // tokenHeader is what matters of a token's header (RFC 7515, section 4.1).
@@ -193,7 +187,7 @@ func parseToken(token string, key jwt.ParseOption, issuer, audience string) (jwt
 	parsed, err := jwt.ParseString(token, key, jwt.WithIssuer(issuer), jwt.WithAudience(audience),
 		jwt.WithAcceptableSkew(clockSkew), jwt.WithRequiredClaim(jwt.ExpirationKey), jwt.WithRequiredClaim(jwt.SubjectKey))
 	switch {
-	case errors.Is(err, jwt.TokenExpiredError()):
+	case errors.Is(err, jwt.ErrTokenExpired()):
 		return nil, ErrInvalidCredentials.Msgf("the access token has expired")
 	case err != nil:
 		return nil, ErrInvalidCredentials.Msgf("the access token is not valid here")
@@ -203,56 +197,52 @@ func parseToken(token string, key jwt.ParseOption, issuer, audience string) (jwt
 
 // key returns the public key of that id, reading the keys again when it is unknown.
 func (t *Tokens) key(ctx context.Context, kid string) (jwk.Key, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.keys != nil && time.Since(t.fetched) < keySetTTL {
-		if key, ok := t.keys.LookupKeyID(kid); ok {
+	unknown := ErrInvalidCredentials.Msgf("the access token was signed with an unknown key")
+	keys, age, ok := t.keys.get()
+	if ok && age < keySetTTL {
+		if key, ok := keys.LookupKeyID(kid); ok {
 			return key, nil
 		}
-		if time.Since(t.fetched) < keySetRefresh {
-			return nil, ErrInvalidCredentials.Msgf("the access token was signed with an unknown key")
+		if age < keySetRefresh {
+			return nil, unknown
 		}
 	}
-	if err := t.read(ctx); err != nil {
+	keys, err := t.keys.load(ctx, t.read)
+	if err != nil {
 		return nil, err
 	}
-	if key, ok := t.keys.LookupKeyID(kid); ok {
+	if key, ok := keys.LookupKeyID(kid); ok {
 		return key, nil
 	}
-	return nil, ErrInvalidCredentials.Msgf("the access token was signed with an unknown key")
+	return nil, unknown
 }
 
 // Keys returns the public keys that tokens are verified with. The set is not to be changed.
 func (t *Tokens) Keys(ctx context.Context) (jwk.Set, error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.keys == nil || time.Since(t.fetched) >= keySetTTL {
-		if err := t.read(ctx); err != nil {
-			return nil, err
-		}
+	if keys, age, ok := t.keys.get(); ok && age < keySetTTL {
+		return keys, nil
 	}
-	return t.keys, nil
+	return t.keys.load(ctx, t.read)
 }
 
-// read reads the keys; the caller holds mu.
-func (t *Tokens) read(ctx context.Context) error {
+// read reads the keys from the database.
+func (t *Tokens) read(ctx context.Context) (jwk.Set, error) {
 	rows, err := db.New(t.pool).ListSigningKeys(ctx)
 	if err != nil {
-		return fmt.Errorf("reading the signing keys: %w", err)
+		return nil, fmt.Errorf("reading the signing keys: %w", err)
 	}
 	set := jwk.NewSet()
 	for _, row := range rows {
 		key, err := jwk.ParseKey(row.PublicJWK)
 		if err != nil {
-			return fmt.Errorf("signing key %s: %w", row.Kid, err)
+			return nil, fmt.Errorf("signing key %s: %w", row.Kid, err)
 		}
 		if err := key.Set(jwk.KeyIDKey, row.Kid); err != nil {
-			return err
+			return nil, err
 		}
 		if err := set.AddKey(key); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	t.keys, t.fetched = set, time.Now()
-	return nil
+	return set, nil
 }

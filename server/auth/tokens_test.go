@@ -19,9 +19,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 
 	"github.com/boughdb/bough/server/auth"
 )
@@ -140,7 +140,7 @@ func TestOutsideIssuer(t *testing.T) {
 	t.Parallel()
 	set := jwk.NewSet()
 	add := func(kid string, raw any) jwk.Key {
-		key, err := jwk.Import(raw)
+		key, err := jwk.FromRaw(raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -169,7 +169,7 @@ func TestOutsideIssuer(t *testing.T) {
 		t.Fatal(err)
 	}
 	rs, ed, ec := add("rs", rsaKey), add("ed", edKey), add("ec", ecKey)
-	symmetric, err := jwk.Import([]byte("the set of keys should not have this"))
+	symmetric, err := jwk.FromRaw([]byte("the set of keys should not have this"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestOutsideIssuer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stranger, err := jwk.Import(ecKey)
+	stranger, err := jwk.FromRaw(ecKey)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,17 +219,17 @@ func TestOutsideIssuer(t *testing.T) {
 		token string
 		want  bool
 	}{
-		"RS256":            {signed(build(nil), jwa.RS256(), rs), true},
-		"PS512":            {signed(build(nil), jwa.PS512(), rs), true},
-		"EdDSA":            {signed(build(nil), jwa.EdDSA(), ed), true},
-		"ES256":            {signed(build(nil), jwa.ES256(), ec), true},
-		"HS256":            {signed(build(nil), jwa.HS256(), symmetric), false},
+		"RS256":            {signed(build(nil), jwa.RS256, rs), true},
+		"PS512":            {signed(build(nil), jwa.PS512, rs), true},
+		"EdDSA":            {signed(build(nil), jwa.EdDSA, ed), true},
+		"ES256":            {signed(build(nil), jwa.ES256, ec), true},
+		"HS256":            {signed(build(nil), jwa.HS256, symmetric), false},
 		"none":             {string(none), false},
-		"unknown key":      {signed(build(nil), jwa.ES256(), stranger), false},
-		"other audience":   {signed(build(func(b *jwt.Builder) { b.Audience([]string{"bough"}) }), jwa.RS256(), rs), false},
-		"expired":          {signed(build(func(b *jwt.Builder) { b.Expiration(time.Now().Add(-time.Hour)) }), jwa.RS256(), rs), false},
-		"another issuer":   {signed(build(func(b *jwt.Builder) { b.Issuer("https://evil.example") }), jwa.RS256(), rs), false},
-		"in our own name":  {signed(build(func(b *jwt.Builder) { b.Issuer(issuer).Audience([]string{auth.Audience}) }), jwa.ES256(), ec), false},
+		"unknown key":      {signed(build(nil), jwa.ES256, stranger), false},
+		"other audience":   {signed(build(func(b *jwt.Builder) { b.Audience([]string{"bough"}) }), jwa.RS256, rs), false},
+		"expired":          {signed(build(func(b *jwt.Builder) { b.Expiration(time.Now().Add(-time.Hour)) }), jwa.RS256, rs), false},
+		"another issuer":   {signed(build(func(b *jwt.Builder) { b.Issuer("https://evil.example") }), jwa.RS256, rs), false},
+		"in our own name":  {signed(build(func(b *jwt.Builder) { b.Issuer(issuer).Audience([]string{auth.Audience}) }), jwa.ES256, ec), false},
 		"ours still works": {sign(t, signer, auth.Claims{}), true},
 	} {
 		p, err := tokens.Verify(t.Context(), tc.token)
@@ -250,7 +250,7 @@ func TestOutsideIssuer(t *testing.T) {
 		t.Errorf("the keys were fetched %d times", n)
 	}
 	// A subject that is no uuid gets one, always the same.
-	named := signed(build(func(b *jwt.Builder) { b.Subject("auth0|ada") }), jwa.RS256(), rs)
+	named := signed(build(func(b *jwt.Builder) { b.Subject("auth0|ada") }), jwa.RS256, rs)
 	p, err := tokens.Verify(t.Context(), named)
 	if err != nil || p.Claims["sub"] != p.ID.String() || p.Claims["outside_sub"] != "auth0|ada" || p.ID.Version() != 5 {
 		t.Errorf("principal %+v, %v", p, err)

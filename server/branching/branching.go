@@ -46,7 +46,7 @@ var (
 	ErrResetFailed    = fault.New(fault.Conflict, "reset_failed", "the parent could not be cloned; the branch is as it was")
 	ErrKeyReused      = fault.New(fault.Conflict, "idempotency_key_reused", "the Idempotency-Key came with another request before")
 	ErrGrantNotFound  = fault.New(fault.NotFound, "not_found", "the user has no grant on the branch")
-	errNeedsConnector = auth.ErrDenied.Msgf("connection strings are for administrators and service keys")
+	errNeedsConnector = auth.ErrDenied.Msgf("connection strings are for administrators who signed in and for service keys: no scope includes all that one can do with them")
 )
 
 // Engine makes, swaps and drops databases. *postgres.Cluster is one; tests have another that fails where they want.

@@ -286,9 +286,18 @@ func (s *Service) mayWrite(p *auth.Principal) error {
 	return p.Require(auth.WriteBranches)
 }
 
+// mayGrant returns an error for keys and tokens with scopes: none of them includes giving access to others, which would
+// outlive the key.
+func (s *Service) mayGrant(p *auth.Principal) error {
+	if p.Scopes != nil {
+		return auth.ErrDenied.Msgf("access to branches is given and taken by users who signed in and by service keys")
+	}
+	return s.mayWrite(p)
+}
+
 // Grant gives a user access to a branch, main included. A second grant replaces the first.
 func (s *Service) Grant(ctx context.Context, p *auth.Principal, ref string, user uuid.UUID, level Level) (Grant, error) {
-	if err := s.mayWrite(p); err != nil {
+	if err := s.mayGrant(p); err != nil {
 		return Grant{}, err
 	}
 	if user == uuid.Nil {
@@ -314,7 +323,7 @@ func (s *Service) Grant(ctx context.Context, p *auth.Principal, ref string, user
 
 // Revoke takes a user's grant away.
 func (s *Service) Revoke(ctx context.Context, p *auth.Principal, ref string, user uuid.UUID) error {
-	if err := s.mayWrite(p); err != nil {
+	if err := s.mayGrant(p); err != nil {
 		return err
 	}
 	b, err := s.Find(ctx, p, ref, db.AccessLevelAdmin)

@@ -119,7 +119,7 @@ func (s *Service) Connection(ctx context.Context, p *auth.Principal, ref string)
 	if err != nil {
 		return "", err
 	}
-	if !p.Admin {
+	if !p.Unbound() {
 		return "", errNeedsConnector
 	}
 	if b.Status != db.BranchStatusReady && b.Status != db.BranchStatusResetting {

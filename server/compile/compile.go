@@ -53,4 +53,6 @@ type Context struct {
 	MaxRows int64
 	// DenyAggregates refuses aggregate functions (PGRST123).
 	DenyAggregates bool
+	// DenyVolatile refuses computed columns and relationships whose function is volatile: it may do more than read.
+	DenyVolatile bool
 }

@@ -12,6 +12,9 @@ import (
 var (
 	errColumn = fault.New(fault.Invalid, "42703", "column does not exist")
 	errCast   = fault.New(fault.Invalid, "42704", "type does not exist")
+	// The hint names what the caller lacks: whoever may call functions may call those that a column stands for as well.
+	errVolatile = fault.New(fault.Forbidden, "access_denied", "a volatile function needs the scope execute:rpc").
+			WithHint("declare the function stable or immutable if it only reads, or use a key with the scope execute:rpc")
 )
 
 // value is an SQL expression that can stand as an operand, with what is known of it.
@@ -61,8 +64,16 @@ func (l *level) column(name string) value {
 		return l.stored(c)
 	}
 	fn := l.rel.Computed[name]
+	l.mayCall(fn)
 	return value{
 		sql: quote(fn.Schema) + "." + quote(fn.Name) + "(" + l.row() + ")", coding: codingOf(fn.Returns), typ: fn.Returns,
+	}
+}
+
+// mayCall fails the statement where the function is not for the caller.
+func (l *level) mayCall(fn *introspect.Function) {
+	if l.c.DenyVolatile && fn.Volatility == introspect.Volatile {
+		l.c.b.fail(errVolatile.Msgf("%s.%s is computed by a volatile function, which may do more than read: it requires the scope execute:rpc", l.rel.Name, fn.Name))
 	}
 }
 

@@ -24,6 +24,9 @@ func (l *level) relationship(item *query.Item) *introspect.Relationship {
 	}
 	switch len(found) {
 	case 1:
+		if fn := found[0].Function; fn != nil {
+			l.mayCall(fn)
+		}
 		return found[0]
 	case 0:
 		l.c.b.fail(l.noRelationship(item))

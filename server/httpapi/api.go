@@ -78,6 +78,15 @@ const (
 
 // Handler returns the handler of all operations.
 func (a *API) Handler() (http.Handler, error) {
+	engine, err := a.engine()
+	if err != nil {
+		return nil, err
+	}
+	return a.crossOrigin(engine), nil
+}
+
+// engine routes the operations.
+func (a *API) engine() (*gin.Engine, error) {
 	gin.SetMode(gin.ReleaseMode)
 	spec, err := api.GetSpec()
 	if err != nil {
@@ -118,7 +127,7 @@ func (a *API) Handler() (http.Handler, error) {
 	if a.MCP != nil {
 		engine.Any(a.MCPPath, gin.WrapH(a.MCP))
 	}
-	return a.crossOrigin(engine), nil
+	return engine, nil
 }
 
 // crossOrigin lets pages of other origins read answers: of OAuth's public endpoints any page, of the MCP server those that

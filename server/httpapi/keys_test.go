@@ -6,9 +6,9 @@ import (
 	"time"
 
 	"github.com/google/uuid"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 
 	"github.com/boughdb/bough/gen/client"
 	"github.com/boughdb/bough/server/auth"
@@ -136,7 +136,7 @@ func TestAccessTokens(t *testing.T) {
 	}
 	unpublished := servertest.NewKey(t)
 	known := s.SigningKey(t)
-	kid, _ := known.KeyID()
+	kid := known.KeyID()
 	impostor := servertest.NewKey(t)
 	if err := impostor.Set(jwk.KeyIDKey, kid); err != nil {
 		t.Fatal(err)
@@ -150,7 +150,7 @@ func TestAccessTokens(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The oldest trick: the public key as the secret of a symmetric signature.
-	secret, err := jwk.Import(pem)
+	secret, err := jwk.FromRaw(pem)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAccessTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	sign := func(token jwt.Token) string { return servertest.Sign(t, token, jwa.ES256(), known, auth.TokenType) }
+	sign := func(token jwt.Token) string { return servertest.Sign(t, token, jwa.ES256, known, auth.TokenType) }
 	valid := sign(build(nil))
 	eternal := build(nil)
 	if err := eternal.Remove(jwt.ExpirationKey); err != nil {
@@ -180,10 +180,10 @@ func TestAccessTokens(t *testing.T) {
 		"no subject":          {sign(build(func(b *jwt.Builder) { b.Subject("") })), 401},
 		"subject no uuid":     {sign(build(func(b *jwt.Builder) { b.Subject("root") })), 401},
 		"role of the service": {sign(build(func(b *jwt.Builder) { b.Claim("role", "service_role") })), 401},
-		"wrong type":          {servertest.Sign(t, build(nil), jwa.ES256(), known, "JWT"), 401},
-		"unpublished key":     {servertest.Sign(t, build(nil), jwa.ES256(), unpublished, auth.TokenType), 401},
-		"impostor's key":      {servertest.Sign(t, build(nil), jwa.ES256(), impostor, auth.TokenType), 401},
-		"HS256 by public key": {servertest.Sign(t, build(nil), jwa.HS256(), secret, auth.TokenType), 401},
+		"wrong type":          {servertest.Sign(t, build(nil), jwa.ES256, known, "JWT"), 401},
+		"unpublished key":     {servertest.Sign(t, build(nil), jwa.ES256, unpublished, auth.TokenType), 401},
+		"impostor's key":      {servertest.Sign(t, build(nil), jwa.ES256, impostor, auth.TokenType), 401},
+		"HS256 by public key": {servertest.Sign(t, build(nil), jwa.HS256, secret, auth.TokenType), 401},
 		"alg none":            {string(none), 401},
 		"signature cut":       {valid[:len(valid)-8], 401},
 		"payload changed":     {strings.Replace(valid, ".", ".x", 1), 401},

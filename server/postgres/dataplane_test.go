@@ -213,6 +213,40 @@ func TestDataRolesThatAreThereStayAsTheyAre(t *testing.T) {
 	}
 }
 
+// Functions of an older version are replaced, under policies that use them; those of somebody else are left alone.
+func TestOutdatedAuthFunctionsAreReplaced(t *testing.T) {
+	t.Parallel()
+	f, _ := setUp(t)
+	const old = `returns text language sql stable return nullif(current_setting('request.jwt.claims', true), '')::jsonb ->> 'email'`
+	execute(t, f.url, "create or replace function auth.email() "+old, "comment on function auth.email() is 'The address. [bough 1]'",
+		"create table t (owner text)", "create policy mine on t using (owner = (select auth.email()))")
+	again := open(t, f.config)
+	if err := again.SetUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	conn := connect(t, f.url)
+	email := func() (got *string) {
+		t.Helper()
+		if _, err := conn.Exec(t.Context(), `set request.jwt.claims = '{"email":"a@b.c"}'`); err != nil {
+			t.Fatal(err)
+		}
+		if err := conn.QueryRow(t.Context(), "select auth.email()").Scan(&got); err != nil {
+			t.Fatal(err)
+		}
+		return got
+	}
+	if got := email(); got != nil {
+		t.Errorf("an address that nobody has verified is %q after the upgrade", *got)
+	}
+	execute(t, f.url, "create or replace function auth.email() "+old, "comment on function auth.email() is 'Mine.'")
+	if err := open(t, f.config).SetUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := email(); got == nil {
+		t.Error("somebody's own function was replaced")
+	}
+}
+
 func TestAuthFunctions(t *testing.T) {
 	t.Parallel()
 	f, names := setUp(t)
@@ -220,7 +254,14 @@ func TestAuthFunctions(t *testing.T) {
 		coalesce(array_to_string(auth.scopes(), '+'), '-') || '|' || coalesce(auth.jwt()->>'x', '-')`
 	const id = "0191d9a0-5f0e-7c5e-9a52-6f6f3a2b1c4d"
 	for name, tc := range map[string]struct{ claims, want string }{
-		"all":         {`{"sub":"` + id + `","role":"authenticated","email":"a@b.c","scope":"read write","x":"1"}`, id + "|authenticated|a@b.c|read+write|1"},
+		"all":         {`{"sub":"` + id + `","role":"authenticated","email":"a@b.c","email_verified":true,"scope":"read write","x":"1"}`, id + "|authenticated|a@b.c|read+write|1"},
+		"unverified":  {`{"email":"a@b.c","email_verified":false}`, "-|-|-|-|-"},
+		"who knows":   {`{"email":"a@b.c"}`, "-|-|-|-|-"},
+		"no address":  {`{"email_verified":true}`, "-|-|-|-|-"},
+		"as a string": {`{"email":"a@b.c","email_verified":"true"}`, "-|-|a@b.c|-|-"},
+		"string no":   {`{"email":"a@b.c","email_verified":"false"}`, "-|-|-|-|-"},
+		"truthy":      {`{"email":"a@b.c","email_verified":1}`, "-|-|-|-|-"},
+		"an object":   {`{"email":"a@b.c","email_verified":{"true":true}}`, "-|-|-|-|-"},
 		"upper case":  {`{"sub":"` + strings.ToUpper(id) + `"}`, id + "|-|-|-|-"},
 		"no uuid":     {`{"sub":"auth0|5f7"}`, "-|-|-|-|-"},
 		"not quite":   {`{"sub":"` + id + `0"}`, "-|-|-|-|-"},

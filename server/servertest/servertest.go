@@ -20,10 +20,10 @@ import (
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/lestrrat-go/jwx/v3/jwa"
-	"github.com/lestrrat-go/jwx/v3/jwk"
-	"github.com/lestrrat-go/jwx/v3/jws"
-	"github.com/lestrrat-go/jwx/v3/jwt"
+	"github.com/lestrrat-go/jwx/v2/jwa"
+	"github.com/lestrrat-go/jwx/v2/jwk"
+	"github.com/lestrrat-go/jwx/v2/jws"
+	"github.com/lestrrat-go/jwx/v2/jwt"
 
 	"github.com/boughdb/bough/gen/client"
 	"github.com/boughdb/bough/server"
@@ -198,7 +198,7 @@ func (s *Server) Token(t testing.TB, user uuid.UUID, change func(*jwt.Builder)) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Sign(t, token, jwa.ES256(), s.signingKey, auth.TokenType)
+	return Sign(t, token, jwa.ES256, s.signingKey, auth.TokenType)
 }
 
 // Sign signs a token as an issuer of another mind might.
@@ -236,7 +236,7 @@ func (s *Server) newSigningKey(t testing.TB) jwk.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	kid, _ := key.KeyID()
+	kid := key.KeyID()
 	s.Exec(t, s.Control, "insert into signing_keys (kid, public_jwk) values ($1, $2)", kid, data)
 	return key
 }
@@ -248,7 +248,7 @@ func NewKey(t testing.TB) jwk.Key {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key, err := jwk.Import(raw)
+	key, err := jwk.FromRaw(raw)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,12 @@ func (r *request) planCall() (*plan, error) {
 	if err := r.checkResult(fn, q); err != nil {
 		return nil, err
 	}
+	if slices.ContainsFunc(q.Select, func(item query.Item) bool { return item.Kind == query.Embed }) {
+		// Records of other relations are not a part of what the function returns.
+		if err := r.readable(); err != nil {
+			return nil, withHint(err, "leave related records out of select, or use a credential that has the scope as well")
+		}
+	}
 	if err := r.applyRange(q); err != nil {
 		return nil, err
 	}

@@ -35,6 +35,10 @@ func explain(c *Call, err error) error {
 		}
 	}
 	f := &fault.Error{Kind: kindOf(c, e), Code: e.Code, Message: e.Message, Details: e.Detail, Hint: e.Hint}
+	// Violated constraints show the row, or another row's key.
+	if class := e.Code[:2]; (class == "23" || class == "44") && c.readable() != nil {
+		f.Details = ""
+	}
 	switch {
 	case e.Code[:2] == "PT": // RAISE with SQLSTATE 'PTxyz' asks for a status
 		if status, err := strconv.Atoi(e.Code[2:]); err == nil && status >= 200 && status <= 599 {

@@ -80,6 +80,14 @@ func (r *request) allowed() error {
 	return r.Principal.Require(auth.WriteTables)
 }
 
+// readable returns an error where the caller's scopes do not let them see records.
+func (c *Call) readable() error {
+	if c.Principal == nil {
+		return nil
+	}
+	return c.Principal.Require(auth.ReadTables)
+}
+
 // profile is the database schema that a request names, or the default.
 func (s *Service) profile(name string) (string, error) {
 	if name == "" {
@@ -96,7 +104,10 @@ func (s *Service) profile(name string) (string, error) {
 
 // context is what the request's statements are compiled against.
 func (r *request) context() compile.Context {
-	return compile.Context{Schema: r.schema, Role: r.schema.Role(r.role), Namespace: r.namespace, MaxRows: r.s.cfg.MaxRows}
+	return compile.Context{
+		Schema: r.schema, Role: r.schema.Role(r.role), Namespace: r.namespace, MaxRows: r.s.cfg.MaxRows,
+		DenyVolatile: r.Principal != nil && r.Principal.Require(auth.ExecuteRPC) != nil,
+	}
 }
 
 // session is what the request's statements run under.

@@ -2,6 +2,7 @@ package tables
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 
 	"github.com/boughdb/bough/server/compile"
@@ -49,11 +50,26 @@ func (r *request) startWrite(rel *introspect.Relation, q *query.Request, one boo
 			w.ret = compile.ReturnRepresentation
 		}
 	}
+	// To see what was written is to read. Who may only write gets it neither when asking for it nor by default.
+	if err := r.readable(); err != nil && w.ret != compile.ReturnMinimal {
+		if r.prefer.Return != "" || q.Select != nil {
+			return nil, withHint(err, "send Prefer: return=minimal, or use a credential that has the scope as well")
+		}
+		w.ret = compile.ReturnMinimal
+	}
 	if w.ret == compile.ReturnMinimal && r.prefer.Return == "" && q.Select != nil {
 		// PostgREST takes select as a wish for an answer only with return=representation; so it is here.
 		w.q.Select = nil
 	}
 	return w, nil
+}
+
+func withHint(err error, hint string) error {
+	var f *fault.Error
+	if errors.As(err, &f) {
+		return f.WithHint(hint)
+	}
+	return err
 }
 
 // planWrite makes the plan of a write whose statement is compiled.

@@ -211,7 +211,7 @@ func (s *Service) Delete(ctx context.Context, p *auth.Principal, id uuid.UUID) e
 		if err := q.RevokeUser(ctx, db.RevokeUserParams{ID: id, TokenSeconds: s.signer.RevocationTime().Seconds()}); err != nil {
 			return err
 		}
-		if err := q.RevokeUserKeys(ctx, id); err != nil {
+		if _, err := q.RevokeUserKeys(ctx, id); err != nil {
 			return fmt.Errorf("revoking a user's keys: %w", err)
 		}
 		if err := q.DeleteUserGrants(ctx, id); err != nil {

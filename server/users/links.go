@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/db"
@@ -111,9 +110,9 @@ func (s *Service) verify(ctx context.Context, proof Proof, verifier string, c Cl
 	if err != nil {
 		return nil, err
 	}
-	var ended []uuid.UUID
+	var ended ending
 	session, err := s.open(ctx, db.SignInMethodMagicLink, c, func(tx pgx.Tx, q *db.Queries) (User, error) {
-		row, user, gone, err := s.redeem(ctx, tx, q, spend, c)
+		row, user, gone, err := s.redeem(ctx, tx, q, spend)
 		if err != nil {
 			return user, err
 		}
@@ -129,7 +128,7 @@ func (s *Service) verify(ctx context.Context, proof Proof, verifier string, c Cl
 	if err != nil {
 		return nil, err
 	}
-	s.revoke(ended)
+	s.finish(ended)
 	return session, nil
 }
 
@@ -146,11 +145,11 @@ func (s *Service) Exchange(ctx context.Context, token string, redirect *string, 
 	}
 	code, hash := newSecret(linkPrefix)
 	var row db.MailToken
-	var ended []uuid.UUID
+	var ended ending
 	err = s.inTx(ctx, func(tx pgx.Tx, q *db.Queries) error {
 		var user User
 		var err error
-		row, user, ended, err = s.redeem(ctx, tx, q, spend, c)
+		row, user, ended, err = s.redeem(ctx, tx, q, spend)
 		switch {
 		case err != nil:
 			return err
@@ -166,7 +165,7 @@ func (s *Service) Exchange(ctx context.Context, token string, redirect *string, 
 	if err != nil {
 		return "", "", err
 	}
-	s.revoke(ended)
+	s.finish(ended)
 	if redirect == nil {
 		redirect = row.RedirectTo
 	}
@@ -177,17 +176,17 @@ func (s *Service) Exchange(ctx context.Context, token string, redirect *string, 
 	return location, code, err
 }
 
-// redeem spends a token and does what it is for. It returns the user, and the sessions that ended by it.
-func (s *Service) redeem(ctx context.Context, tx pgx.Tx, q *db.Queries, spend spender, c Client) (db.MailToken, User, []uuid.UUID, error) {
+// redeem spends a token and does what it is for. It returns the user, and what ended by it.
+func (s *Service) redeem(ctx context.Context, tx pgx.Tx, q *db.Queries, spend spender) (db.MailToken, User, ending, error) {
 	var user User
+	var ended ending
 	row, err := spend(ctx, q)
 	if err != nil {
-		return row, user, nil, err
+		return row, user, ended, err
 	}
-	var ended []uuid.UUID
 	switch row.Purpose {
 	case db.MailPurposeMagicLink, db.MailPurposeSignUp:
-		user, ended, err = s.arrive(ctx, q, row, c)
+		user, ended, err = s.arrive(ctx, q, row)
 	case db.MailPurposeChangeEmail:
 		user, ended, err = s.changeEmail(ctx, tx, q, row)
 	case db.MailPurposeExchange:
@@ -201,8 +200,8 @@ func (s *Service) redeem(ctx context.Context, tx pgx.Tx, q *db.Queries, spend sp
 	return row, user, ended, err
 }
 
-// arrive finds or makes the user whose mailbox a link came from.
-func (s *Service) arrive(ctx context.Context, q *db.Queries, row db.MailToken, c Client) (User, []uuid.UUID, error) {
+// arrive finds or creates the user whose mailbox a link came from.
+func (s *Service) arrive(ctx context.Context, q *db.Queries, row db.MailToken) (User, ending, error) {
 	signUp := row.Purpose == db.MailPurposeSignUp
 	if signUp || row.CreateUser {
 		id := newID()
@@ -213,60 +212,61 @@ func (s *Service) arrive(ctx context.Context, q *db.Queries, row db.MailToken, c
 			ID: id, Email: row.Email, EmailVerified: true, PasswordHash: row.PasswordHash, Role: db.UserRoleAuthenticated,
 			UserMetadata: row.UserMetadata, AppMetadata: []byte("{}"),
 		})
+		if err == nil { // of other sign-ups with the address there may be mails
+			err = q.CancelAllMailTokens(ctx, db.CancelAllMailTokensParams{UserID: user.ID, Email: user.Email})
+		}
 		if !none(err) {
-			return user, nil, err
+			return user, ending{}, err
 		}
 	}
 	user, err := q.LockUserByEmail(ctx, row.Email)
 	if err != nil {
-		return user, nil, err
+		return user, ending{}, err
 	}
-	unverified := user.EmailVerifiedAt == nil
-	if signUp && !unverified {
-		return user, nil, ErrLinkExpired // the address has an account by now
-	}
-	// Whoever made an unconfirmed account need not be who has the mailbox: her password and her sessions end here. Where
-	// addresses need not be confirmed, the owner herself has such an account; it shows by the network that she is the one
-	// who signed up, and then she keeps her password.
-	replace := signUp || unverified && s.cfg.RequireVerification
-	replacePassword := replace
-	if unverified && !replace {
-		known, err := s.knows(ctx, q, user.Email, c)
-		if err != nil {
-			return user, nil, err
+	if user.EmailVerifiedAt != nil {
+		if signUp {
+			return user, ending{}, ErrLinkExpired // the address has an account by now
 		}
-		replacePassword = !known
+		return user, ending{}, nil
 	}
+	// Whoever created an unconfirmed account need not be who has the mailbox. Where addresses must be confirmed, not even
+	// what they said of themselves stays.
 	user, err = q.VerifyEmail(ctx, db.VerifyEmailParams{
-		ID: user.ID, ReplacePassword: replacePassword, PasswordHash: row.PasswordHash, ReplaceMetadata: replace, UserMetadata: row.UserMetadata,
+		ID: user.ID, ReplacePassword: true, PasswordHash: row.PasswordHash,
+		ReplaceMetadata: signUp || s.cfg.RequireVerification, UserMetadata: row.UserMetadata,
 	})
-	if err != nil || !replacePassword {
-		return user, nil, err
+	if err != nil {
+		return user, ending{}, err
 	}
-	ended, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
+	ended, err := s.endBefore(ctx, q, user)
 	return user, ended, err
 }
 
-// changeEmail gives a user the address that she asked for and has shown to be hers.
-func (s *Service) changeEmail(ctx context.Context, tx pgx.Tx, q *db.Queries, row db.MailToken) (User, []uuid.UUID, error) {
+// changeEmail gives a user the address that they asked for and have shown to be theirs. It ends their sessions, and
+// everything else as well where it is the first address that they have shown.
+func (s *Service) changeEmail(ctx context.Context, tx pgx.Tx, q *db.Queries, row db.MailToken) (User, ending, error) {
 	user, err := q.LockUser(ctx, *row.UserID)
 	if err != nil {
-		return user, nil, err
+		return user, ending{}, err
 	}
 	if value(user.NewEmail) != row.Email {
-		return user, nil, ErrLinkExpired // she asked for another one since
+		return user, ending{}, ErrLinkExpired // they asked for another one since
 	}
-	old := user.Email
-	user, err = q.ChangeEmail(ctx, db.ChangeEmailParams{ID: user.ID, Email: row.Email})
+	old, first := user.Email, user.EmailVerifiedAt == nil
+	user, err = q.ChangeEmail(ctx, db.ChangeEmailParams{ID: user.ID, Email: row.Email, RemovePassword: first})
 	if none(err) || taken(err) {
-		return user, nil, ErrEmailExists
+		return user, ending{}, ErrEmailExists
 	}
 	if err != nil {
-		return user, nil, err
+		return user, ending{}, err
 	}
 	if err := s.enqueue(ctx, tx, mailArgs{Notice: boughmail.EmailChanged, To: old}); err != nil {
-		return user, nil, err
+		return user, ending{}, err
 	}
-	ended, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
-	return user, ended, err
+	if first {
+		ended, err := s.endBefore(ctx, q, user)
+		return user, ended, err
+	}
+	sessions, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
+	return user, ending{sessions: sessions}, err
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
 
 	"github.com/boughdb/bough/gen/db"
@@ -29,14 +28,14 @@ func (s *Service) RequestPasswordReset(ctx context.Context, email string, redire
 	return err
 }
 
-// ConfirmPasswordReset sets the password of the user whose mailbox the proof came from, ends her sessions and begins one.
+// ConfirmPasswordReset sets the password of the user whose mailbox the proof came from, ends their sessions and begins one.
 // A password that is refused spends nothing.
 func (s *Service) ConfirmPasswordReset(ctx context.Context, proof Proof, pass string, c Client) (*Session, error) {
 	set, err := s.prepareReset(ctx, proof, pass, c)
 	if err != nil {
 		return nil, err
 	}
-	var ended []uuid.UUID
+	var ended ending
 	session, err := s.open(ctx, db.SignInMethodMagicLink, c, func(_ pgx.Tx, q *db.Queries) (user User, err error) {
 		user, ended, err = set(ctx, q)
 		return user, err
@@ -44,7 +43,7 @@ func (s *Service) ConfirmPasswordReset(ctx context.Context, proof Proof, pass st
 	if err != nil {
 		return nil, err
 	}
-	s.revoke(ended)
+	s.finish(ended)
 	return session, nil
 }
 
@@ -54,7 +53,7 @@ func (s *Service) ResetPassword(ctx context.Context, proof Proof, pass string, c
 	if err != nil {
 		return err
 	}
-	var ended []uuid.UUID
+	var ended ending
 	err = s.inTx(ctx, func(_ pgx.Tx, q *db.Queries) error {
 		var user User
 		if user, ended, err = set(ctx, q); err == nil && user.DisabledAt != nil {
@@ -65,12 +64,12 @@ func (s *Service) ResetPassword(ctx context.Context, proof Proof, pass string, c
 	if err != nil {
 		return err
 	}
-	s.revoke(ended)
+	s.finish(ended)
 	return nil
 }
 
 // prepareReset checks and hashes a new password, and returns what sets it in a transaction and ends the user's sessions.
-func (s *Service) prepareReset(ctx context.Context, proof Proof, pass string, c Client) (func(context.Context, *db.Queries) (User, []uuid.UUID, error), error) {
+func (s *Service) prepareReset(ctx context.Context, proof Proof, pass string, c Client) (func(context.Context, *db.Queries) (User, ending, error), error) {
 	email := proof.Email
 	if proof.Token != "" {
 		link, err := s.Look(ctx, proof.Token, c)
@@ -103,27 +102,32 @@ func (s *Service) prepareReset(ctx context.Context, proof Proof, pass string, c 
 	if err != nil {
 		return nil, err
 	}
-	return func(ctx context.Context, q *db.Queries) (User, []uuid.UUID, error) {
+	return func(ctx context.Context, q *db.Queries) (User, ending, error) {
 		row, err := spend(ctx, q)
 		if err != nil {
-			return User{}, nil, err
+			return User{}, ending{}, err
 		}
 		user, err := q.LockUserByEmail(ctx, row.Email)
 		if none(err) {
-			return user, nil, ErrLinkExpired
+			return user, ending{}, ErrLinkExpired
 		}
 		if err != nil {
-			return user, nil, err
+			return user, ending{}, err
 		}
+		first := user.EmailVerifiedAt == nil
 		verified := true
 		user, err = q.UpdateUser(ctx, db.UpdateUserParams{ID: user.ID, PasswordHash: &hash, EmailVerified: &verified, CancelNewEmail: true})
 		if err != nil {
-			return user, nil, fmt.Errorf("updating a user: %w", err)
+			return user, ending{}, fmt.Errorf("updating a user: %w", err)
 		}
-		ended, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
+		if first {
+			ended, err := s.endBefore(ctx, q, user)
+			return user, ended, err
+		}
+		sessions, err := s.end(ctx, q, db.EndSessionsParams{UserID: user.ID})
 		if err != nil {
-			return user, nil, err
+			return user, ending{}, err
 		}
-		return user, ended, q.CancelMailTokens(ctx, db.CancelMailTokensParams{UserID: user.ID, Email: user.Email})
+		return user, ending{sessions: sessions}, q.CancelMailTokens(ctx, db.CancelMailTokensParams{UserID: user.ID, Email: user.Email})
 	}, nil
 }
