@@ -33,7 +33,7 @@ var importRules = map[string]rule{
 	"server/tables":                     {[]string{"server/auth", "server/compile", "server/introspect", "server/postgres", "server/query", "server/rows"}, nil},
 	"server/compile":                    {[]string{"server/introspect", "server/query"}, nil},
 	"server/query":                      {nil, nil},
-	"server/rows":                       {[]string{"server/compile"}, nil},
+	"server/rows":                       {[]string{"server/compile", "server/postgres"}, nil},
 	"server/introspect":                 {[]string{"server/postgres"}, nil},
 	"server/openapi":                    {[]string{"server/introspect"}, nil},
 	"server/branching":                  {[]string{"gen/db", "server/auth", "server/postgres", "server/pgcopy"}, nil},

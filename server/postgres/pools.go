@@ -120,6 +120,13 @@ var textForm = map[string]string{
 	"client_encoding": "UTF8", "DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1",
 }
 
+// ClearSession removes what statements may have left behind with a session: the role, settings (which return to those of
+// the connection), cursors, subscriptions, advisory locks, temporary objects, the last values of sequences. Prepared
+// statements stay, since those of the protocol are to be used again; the names of those that were made by SQL are the only
+// values of its rows that are not empty.
+const ClearSession = `reset session authorization; reset role; reset all; close all; unlisten *; select pg_catalog.pg_advisory_unlock_all(); ` +
+	`discard temp; discard sequences; select name from pg_catalog.pg_prepared_statements where from_sql`
+
 // forSession is the key of a value in the context of an acquire, which the pool hands on to where it dials.
 type forSession struct{}
 

@@ -74,12 +74,19 @@ type reader struct {
 	ready   bool
 	failure error // the first one
 	hidden  bool  // whether the current statement has hidden columns
+
+	clearing  bool // the answers are those of clearing the session
+	uncleared bool // clearing failed
 }
 
 // read reads until the server is ready for the next pipeline, or the connection is closed. It may be called again after
 // a panic.
 func (r *reader) read() error {
 	for !r.ready {
+		if r.clearing {
+			r.clear()
+			continue
+		}
 		msg, err := r.st.conn.ReceiveMessage(context.Background())
 		if err != nil {
 			r.ready = true
@@ -116,7 +123,8 @@ func (r *reader) read() error {
 				r.failure = pgconn.ErrorResponseToPgError(m)
 			}
 		case *pgproto3.ReadyForQuery:
-			r.ready = true
+			r.clearing = r.st.clearing
+			r.ready = !r.clearing
 		case *pgproto3.CloseComplete, *pgproto3.NoticeResponse, *pgproto3.ParameterStatus, *pgproto3.NotificationResponse:
 		default:
 			r.ready = true
@@ -125,6 +133,30 @@ func (r *reader) read() error {
 		}
 	}
 	return r.failure
+}
+
+// clear reads one of the answers of clearing the session. A session that could not be cleared is of no use any more,
+// whatever became of the statements before.
+func (r *reader) clear() {
+	msg, err := r.st.conn.ReceiveMessage(context.Background())
+	if err != nil {
+		r.ready = true
+		r.st.discard()
+		return
+	}
+	switch m := msg.(type) {
+	case *pgproto3.DataRow:
+		if len(m.Values) == 1 && len(m.Values[0]) > 0 {
+			r.st.foreign = append(r.st.foreign, string(m.Values[0]))
+		}
+	case *pgproto3.ErrorResponse:
+		r.uncleared = true
+	case *pgproto3.ReadyForQuery:
+		r.ready = true
+		if r.uncleared && m.TxStatus == idle { // in a failed block nothing is cleared before its rollback
+			r.st.discard()
+		}
+	}
 }
 
 // check takes note of an error of a sink. Nobody wants the rest of the statement then.
