@@ -20,15 +20,18 @@ func (s *Schema) LeavesState(sql string, write bool) bool {
 	if len(s.leaving) == 0 {
 		return false
 	}
-	const between = `"."`
 	for i := 0; ; {
-		at := strings.Index(sql[i:], between)
-		if at < 0 {
+		dot := strings.IndexByte(sql[i:], '.')
+		if dot < 0 {
 			// A name with a quote in it, which is doubled, is not worth taking apart.
 			return strings.Contains(sql, `""`)
 		}
-		at += i
-		i = at + len(between)
+		at := i + dot - 1
+		i += dot + 1
+		if at < 0 || sql[at] != '"' || i == len(sql) || sql[i] != '"' {
+			continue
+		}
+		i++
 		start, end := strings.LastIndexByte(sql[:at], '"')+1, strings.IndexByte(sql[i:], '"')
 		if end < 0 {
 			return true
