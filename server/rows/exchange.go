@@ -91,7 +91,12 @@ func (r *reader) read() error {
 		if err != nil {
 			r.ready = true
 			r.st.discard()
-			if r.failure == nil {
+			var exceeded *pgproto3.ExceededMaxBodyLenErr
+			switch {
+			case r.failure != nil:
+			case errors.As(err, &exceeded):
+				r.failure = fmt.Errorf("%w: it has %d bytes", ErrRowTooLarge, exceeded.ActualBodyLen)
+			default:
 				r.failure = fmt.Errorf("%w: reading results: %w", ErrLost, err)
 			}
 			break
@@ -161,10 +166,14 @@ func (r *reader) clear() {
 
 // check takes note of an error of a sink. Nobody wants the rest of the statement then.
 func (r *reader) check(err error) {
-	if err != nil {
-		r.failure = err
-		r.st.watch.now()
+	if err == nil {
+		return
 	}
+	r.failure = err
+	if (errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNoMemory)) && !r.st.session.readOnly() {
+		return // what becomes of a write must not depend on when its cancellation comes
+	}
+	r.st.watch.now()
 }
 
 // step returns the step that is being answered, nil for a statement of our own.
@@ -195,6 +204,15 @@ func (r *reader) row(values [][]byte) error {
 	if s == nil {
 		return nil
 	}
+	if size := sizeOf(values); size > large {
+		r.st.swollen = true
+		if b := r.st.session; b != nil {
+			if !b.Memory.Take(size) {
+				return ErrNoMemory
+			}
+			defer b.Memory.Give(size)
+		}
+	}
 	if len(values) != len(s.Statement.Output) && (s.Sink != nil || r.hidden) {
 		return fmt.Errorf("the statement has %d columns instead of %d", len(values), len(s.Statement.Output))
 	}
@@ -208,6 +226,14 @@ func (r *reader) row(values [][]byte) error {
 		return s.Sink.Row(values)
 	}
 	return nil
+}
+
+func sizeOf(values [][]byte) int64 {
+	n := 0
+	for _, v := range values {
+		n += len(v)
+	}
+	return int64(n)
 }
 
 func (r *reader) complete(tag []byte) error {

@@ -16,6 +16,7 @@ import (
 
 	"github.com/boughdb/bough/server/compile"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/limits"
 )
 
 // Session is what a request's statements run under: set locally, in the same round trip.
@@ -31,6 +32,8 @@ type Session struct {
 	// known to be harmless, which may change settings, take locks, or make temporary tables and prepared statements. It is
 	// cleared behind them, in the same round trip, so that the next request does not find it.
 	Clear bool
+	// Memory bounds the memory of large rows of all requests together; nil for no bound.
+	Memory *limits.Budget
 	// Schema identifies the catalog that the statements were compiled against. Statements that were prepared under
 	// another one are not used: PostgreSQL plans them again when a table changes, but keeps the types that it gave their
 	// parameters, so that values would be read as what a column once was.
@@ -80,6 +83,15 @@ var (
 	// ErrLost is wrapped by the error of a statement whose connection to the database broke, or was broken already.
 	// Whether a write was committed is not known then.
 	ErrLost = errors.New("the connection to the database was lost")
+	// ErrTooLarge is the error of a statement whose answer has to be held in memory and is too large for that. An implicit
+	// transaction that may write is committed all the same.
+	ErrTooLarge = errors.New("the answer is too large to be held in memory")
+	// ErrRowTooLarge is wrapped by the error of a statement with a row that is larger than the connection's limit. The
+	// connection is closed. Whether a write was committed is not known.
+	ErrRowTooLarge = errors.New("a row is too large")
+	// ErrNoMemory is the error of a statement whose rows or answer are large while others take up the memory for such. An
+	// implicit transaction that may write is committed all the same.
+	ErrNoMemory = errors.New("there is no memory left for large answers")
 	// ErrNotSingle matches a *NotSingleError.
 	ErrNotSingle = fault.New(fault.NotAcceptable, "not_single_row", "exactly one row was asked for")
 
@@ -109,6 +121,11 @@ func RuntimeParams() map[string]string {
 		"extra_float_digits": "1",
 		"client_encoding":    "UTF8",
 	}
+}
+
+// readOnly reports whether nothing can be written.
+func (s *Session) readOnly() bool {
+	return s != nil && slices.Contains(s.Settings, Setting{"transaction_read_only", "on"})
 }
 
 // Run runs the steps in one transaction and one round trip. Nothing can be decided in between: if all statements succeed

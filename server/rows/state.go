@@ -26,9 +26,11 @@ type state struct {
 	busy     bool
 	watch    watch
 	requests []request
+	session  *Session      // of the pipeline; may be nil
 	closes   int           // how many statements are closed by the pipeline
 	out      []byte        // messages to be sent
 	flushed  chan struct{} // closed when all messages are sent; nil if they were sent before reading
+	swollen  bool          // whether the connection's buffer has grown for a large row
 	clearing bool          // whether the session is cleared behind the pipeline
 	foreign  []string      // prepared statements that were made by SQL, as clearing found them
 
@@ -92,6 +94,9 @@ func (st *state) attempt(ctx context.Context, b batch) (stale bool, err error) {
 	if len(st.foreign) > 0 {
 		st.deallocate()
 	}
+	if st.swollen {
+		st.shrink()
+	}
 	if err == nil {
 		return false, nil
 	}
@@ -107,6 +112,7 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrLost)
 // compose encodes the messages of a batch.
 func (st *state) compose(b batch) error {
 	st.out, st.requests, st.clearing, st.foreign = st.out[:0], st.requests[:0], false, nil
+	st.session = b.session
 	if b.session != nil && b.session.Schema != st.schema {
 		st.schema = b.session.Schema
 		for _, p := range st.cache.entries {
@@ -287,6 +293,29 @@ func (st *state) deallocate() {
 	if _, err := st.conn.Exec(ctx, sql.String()).ReadAll(); err != nil {
 		st.discard()
 	}
+}
+
+// shrink has the connection drop a buffer that has grown for a large row, which it does when another message comes.
+func (st *state) shrink() {
+	st.swollen = false
+	if st.conn.IsClosed() {
+		return
+	}
+	_ = st.conn.Conn().SetDeadline(time.Now().Add(cancelPatience))
+	sync, _ := (&pgproto3.Sync{}).Encode(nil) // has no parts that could be wrong
+	if _, err := st.conn.Conn().Write(sync); err != nil {
+		st.discard()
+		return
+	}
+	for ready := false; !ready; {
+		msg, err := st.conn.ReceiveMessage(context.Background())
+		if err != nil {
+			st.discard()
+			return
+		}
+		_, ready = msg.(*pgproto3.ReadyForQuery)
+	}
+	_ = st.conn.Conn().SetDeadline(time.Time{})
 }
 
 // rollback leaves the connection idle or closed. With clear the session is cleared as well.
