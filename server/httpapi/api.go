@@ -21,6 +21,7 @@ import (
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/events"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/limits"
 	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/tables"
@@ -60,6 +61,10 @@ type API struct {
 	MCPPath     string
 	MCP         http.Handler
 	Audit       *audit.Log
+	// Pace is how fast clients must send bodies and take the answers of data requests; zero for no limit.
+	Pace limits.Pace
+	// Memory bounds the memory of large bodies; nil for no bound.
+	Memory *limits.Budget
 
 	documents documents
 }
@@ -115,7 +120,7 @@ func (a *API) Handler() (http.Handler, error) {
 	if a.MCP != nil {
 		engine.Any(a.MCPPath, gin.WrapH(a.MCP))
 	}
-	return a.crossOrigin(engine), nil
+	return a.paceBodies(a.crossOrigin(engine)), nil
 }
 
 // crossOrigin lets pages of other origins read answers: of OAuth's public endpoints any page, of the MCP server those that

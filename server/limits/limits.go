@@ -99,3 +99,6 @@ func (m *Meter) Passed(bytes int, took time.Duration) {
 	m.bytes += int64(bytes)
 	m.waited += took
 }
+
+// Waited is how long the client took so far.
+func (m *Meter) Waited() time.Duration { return m.waited }

@@ -101,27 +101,27 @@ type Conn struct {
 
 // Release gives the connection back. Further calls do nothing.
 func (c *Conn) Release() {
-	if c.gate == nil {
-		return
-	}
-	if c.waits {
-		c.pools.mu.Lock()
-		c.gate.slow.add(c.slow, -1)
-		c.pools.slow.add(c.slow, -1)
-		c.pools.mu.Unlock()
-	}
-	c.Conn.Release()
-	c.pools.leave(c.gate)
+	c.pools.mu.Lock()
+	gate := c.gate
 	c.gate = nil
+	if gate != nil && c.waits {
+		gate.slow.add(c.slow, -1)
+		c.pools.slow.add(c.slow, -1)
+	}
+	c.pools.mu.Unlock()
+	if gate != nil {
+		c.Conn.Release()
+		c.pools.leave(gate)
+	}
 }
 
 // Waits says that the connection is kept until a caller has taken an answer, and the caller is slow. It reports false
 // where so many connections wait already, for this caller or for all, that others would go short: the caller must then
-// give the connection back. It may be called by another goroutine than the one that releases, but not after the release.
+// give the connection back. It may be called by any goroutine, also after the release.
 func (c *Conn) Waits(caller string) bool {
 	c.pools.mu.Lock()
 	defer c.pools.mu.Unlock()
-	if c.waits {
+	if c.waits || c.gate == nil {
 		return true
 	}
 	if !c.gate.slow.fits(caller, c.size) || !c.pools.slow.fits(caller, c.pools.limits.Total) {
