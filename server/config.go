@@ -53,6 +53,10 @@ type Config struct {
 		ManageGrants     bool
 		MaxRows          int64
 		MaxBody          int64
+		MaxRecord        int64
+		MaxHeld          int64
+		MaxColumns       int
+		Memory           int64
 		StatementTimeout time.Duration
 		Explain          bool
 		PrivateDocument  bool
@@ -77,6 +81,11 @@ type Config struct {
 		Main, Branch, Control int32
 		Total                 int
 		IdleTimeout           time.Duration
+		Wait                  time.Duration
+	}
+	HTTP struct {
+		MinRate int64
+		Grace   time.Duration
 	}
 }
 
@@ -107,6 +116,10 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.BoolVar(&c.API.ManageGrants, "api.manage-grants", true, "let all three roles into the exposed schemas, and the service role at everything in them")
 	f.Int64Var(&c.API.MaxRows, "api.max-rows", 0, "most records in one answer; 0 for no limit")
 	f.Int64Var(&c.API.MaxBody, "api.max-body", 16<<20, "most bytes in the body of a data request")
+	f.Int64Var(&c.API.MaxRecord, "api.max-record", 32<<20, "most bytes of one record in an answer; 0 for PostgreSQL's limit of 1 GiB")
+	f.Int64Var(&c.API.MaxHeld, "api.max-held", 64<<20, "most bytes of an answer that is held in memory until it is complete, such as one to a write; 0 for no limit")
+	f.IntVar(&c.API.MaxColumns, "api.max-columns", 1000, "most items of select, related records included; 0 for no limit")
+	f.Int64Var(&c.API.Memory, "api.memory", 0, "most bytes of memory for large bodies, records and answers together (default a half of what Go may use)")
 	f.Var(durationVar(&c.API.StatementTimeout, "30s"), "api.statement-timeout", "how long the statement of a data request may take until its first records come")
 	f.BoolVar(&c.API.Explain, "api.explain", false, "let clients ask for the plans of their requests")
 	f.BoolVar(&c.API.PrivateDocument, "api.private-document", false, "ask for credentials for /openapi.json, and show in it what their role may do")
@@ -130,6 +143,9 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")
 	f.Int32Var(&c.Pool.Control, "pool.control", 30, "most connections to the control database")
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
+	f.Var(durationVar(&c.Pool.Wait, "10s"), "pool.wait", "how long a request may wait for a connection until it is answered with 503; 0s for no limit")
+	f.Int64Var(&c.HTTP.MinRate, "http.min-rate", 1024, "bytes per second, on average, at which clients must send bodies and take records at least; 0 for no limit")
+	f.Var(durationVar(&c.HTTP.Grace, "10s"), "http.grace", "how long a client may be slower than http.min-rate, in one request")
 	c.Auth.settings(f)
 	c.Mail.settings(f)
 	c.MCP.settings(f)
@@ -302,6 +318,20 @@ func (c *Config) check() error {
 		if n < 1 {
 			bad("%s: must be at least 1", name)
 		}
+	}
+	for name, n := range map[string]int64{
+		"api.max-record": c.API.MaxRecord, "api.max-held": c.API.MaxHeld, "api.max-columns": int64(c.API.MaxColumns), "api.memory": c.API.Memory,
+		"http.min-rate": c.HTTP.MinRate, "pool.wait": int64(c.Pool.Wait),
+	} {
+		if n < 0 {
+			bad("%s: must not be negative", name)
+		}
+	}
+	if c.HTTP.MinRate > 0 && c.HTTP.Grace < time.Second {
+		bad("http.grace: must be at least 1s")
+	}
+	if c.API.MaxRecord > 1<<30-1 {
+		bad("api.max-record: PostgreSQL's limit is 1 GiB")
 	}
 	// Each operation holds a session for its lock, one for its source and one for its statements.
 	if need := int32(3*(c.Branching.Workers+4) + 5); c.Pool.Control < need {

@@ -90,7 +90,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	p.controlDisk = p.guard(ctx, cfg, controlURL, log)
 	p.Data, err = postgres.OpenCluster(ctx, postgres.ClusterConfig{
 		URL: mainURL, Disk: disk, Installation: installation, Log: log,
-		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout},
+		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout, Wait: cfg.Pool.Wait, Message: int(cfg.API.MaxRecord)},
 		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
 		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,
 		Reflink: p.embedded != nil && p.embedded.Reflink(),

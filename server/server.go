@@ -30,6 +30,7 @@ import (
 	"github.com/boughdb/bough/server/events"
 	"github.com/boughdb/bough/server/httpapi"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/limits"
 	"github.com/boughdb/bough/server/mcp"
 	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/postgres"
@@ -67,6 +68,7 @@ func Run(ctx context.Context, cfg Config, log *slog.Logger, hooks Hooks) (err er
 	}
 	defer listener.Close()
 	cfg.Listen = listener.Addr().String() // port 0 is known now
+	limitMemory(cfg)
 
 	planes, err := Open(ctx, cfg, log)
 	if err != nil {
@@ -149,7 +151,8 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	s.events.SetJobs(s.jobs)
 	s.repohost.SetJobs(s.jobs)
 	s.newSchemas()
-	s.tables = newTables(cfg, planes.Data, s.schemas, log)
+	memory := limits.NewBudget(memoryBudget(cfg))
+	s.tables = newTables(cfg, planes.Data, s.schemas, memory, log)
 	planes.Data.Announce = s.announceHold
 	planes.Data.Pools.Missing = s.branches.DatabaseGone
 
@@ -160,6 +163,7 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
 		OAuth: s.oauth, OAuthConfig: s.oauthConfig(), MCPPath: cfg.MCP.BasePath, Audit: audit.New(planes.Control),
 		Room: planes.CheckRoom,
+		Pace: limits.Pace{BytesPerSecond: cfg.HTTP.MinRate, Grace: cfg.HTTP.Grace}, Memory: memory,
 		Checks: map[string]func(context.Context) error{
 			"control_database": planes.Control.Ping,
 			"main_database":    planes.Data.Ping,
@@ -232,7 +236,7 @@ func (s *server) run(ctx context.Context, listener net.Listener, hooks Hooks) er
 		defer metrics.Close()
 	}
 	web := &http.Server{
-		Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
+		Handler: s.handler, ReadHeaderTimeout: 10 * time.Second, WriteTimeout: httpapi.AnswerTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), Protocols: new(http.Protocols),
 	}
 	web.Protocols.SetHTTP1(true)

@@ -219,8 +219,12 @@ func callProcedure(b *builder, fn *introspect.Function, args []string) (*Stateme
 	}
 	b.writeAll("call ", quote(fn.Schema), ".", quote(fn.Name), "(", strings.Join(args, ", "), ")")
 	statement, err := b.statement(output)
-	if output == nil {
-		return statement, Void, err
+	if err != nil {
+		return nil, Void, err
 	}
-	return statement, Row, err
+	statement.Call = true
+	if output == nil {
+		return statement, Void, nil
+	}
+	return statement, Row, nil
 }

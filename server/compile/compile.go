@@ -13,6 +13,9 @@ type Statement struct {
 	Args [][]byte
 	// Output describes the result's columns, in order.
 	Output []Output
+	// Call is true for CALL. Outside a transaction block a procedure may COMMIT, and go on without the role and the
+	// settings of the request: the statement must run in a block, where COMMIT is an error.
+	Call bool
 }
 
 // Output is a column of a statement's result.

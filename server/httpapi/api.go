@@ -21,6 +21,7 @@ import (
 	"github.com/boughdb/bough/server/branching"
 	"github.com/boughdb/bough/server/events"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/limits"
 	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/repohost"
 	"github.com/boughdb/bough/server/tables"
@@ -62,6 +63,10 @@ type API struct {
 	MCPPath     string
 	MCP         http.Handler
 	Audit       *audit.Log
+	// Pace is how fast clients must send bodies and take the answers of data requests; zero for no limit.
+	Pace limits.Pace
+	// Memory bounds the memory of large bodies; nil for no bound.
+	Memory *limits.Budget
 
 	documents documents
 }
@@ -82,7 +87,7 @@ func (a *API) Handler() (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	return a.crossOrigin(engine), nil
+	return a.paceBodies(a.crossOrigin(engine)), nil
 }
 
 // engine routes the operations.

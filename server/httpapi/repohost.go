@@ -7,7 +7,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"os"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -197,17 +196,12 @@ func (a *API) receiveWebhook(c *gin.Context, large chan struct{}, config *string
 
 // readDelivery reads a body, for as long as a delivery may take.
 func readDelivery(c *gin.Context) ([]byte, error) {
-	control := http.NewResponseController(c.Writer)
-	limited := control.SetReadDeadline(time.Now().Add(deliveryTimeout)) == nil
+	if b, ok := c.Request.Body.(*pacedBody); ok {
+		b.until = time.Now().Add(deliveryTimeout)
+	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, repohost.MaxBody))
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		c.Header("Connection", "close")
-		return nil, fault.New(fault.Timeout, "timeout", "the body did not come in time")
-	case errors.Is(err, io.ErrUnexpectedEOF):
+	if errors.Is(err, io.ErrUnexpectedEOF) {
 		return nil, fault.Validation("the body ends too early")
-	case limited && err == nil:
-		err = control.SetReadDeadline(time.Time{})
 	}
 	return body, err
 }

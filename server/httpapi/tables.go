@@ -16,6 +16,7 @@ import (
 
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/limits"
 	"github.com/boughdb/bough/server/rows"
 	"github.com/boughdb/bough/server/tables"
 )
@@ -64,7 +65,8 @@ type sentBody struct{ io.ReadCloser }
 func (b sentBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	var tooLarge *http.MaxBytesError
-	if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &tooLarge) {
+	var known *fault.Error
+	if err == nil || errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) || errors.As(err, &tooLarge) || errors.As(err, &known) {
 		return n, err //nolint:wrapcheck // io.EOF must stay what it is
 	}
 	return n, errBrokenBody.Msgf("the body cannot be read to its end: %s", err)
@@ -119,7 +121,7 @@ func (a *API) serveTables(c *gin.Context) {
 		a.writeError(c, err)
 		return
 	}
-	a.finish(c, a.Tables.Serve(c.Request.Context(), call, &tableAnswer{c: c}))
+	a.finish(c, a.Tables.Serve(c.Request.Context(), call, a.tableAnswer(c)))
 }
 
 func (a *API) serveBatch(c *gin.Context) {
@@ -137,12 +139,11 @@ func (a *API) serveBatch(c *gin.Context) {
 		return
 	}
 	call.Body = bytes.NewReader(data)
-	a.finish(c, a.Tables.ServeBatch(c.Request.Context(), call, &tableAnswer{c: c}))
+	a.finish(c, a.Tables.ServeBatch(c.Request.Context(), call, a.tableAnswer(c)))
 }
 
 // finish ends a streamed request: one that failed half-way is cut off, so that it cannot be taken for a whole one.
 func (a *API) finish(c *gin.Context, err error) {
-	_ = http.NewResponseController(c.Writer).SetWriteDeadline(time.Time{})
 	switch {
 	case err == nil:
 	case errors.Is(err, rows.ErrAborted):
@@ -171,7 +172,7 @@ func (a *API) tableCall(c *gin.Context) (*tables.Call, error) {
 	}
 	call := &tables.Call{
 		Dialect: c.MustGet(dialectKey).(*tables.Dialect), Principal: auth.FromContext(r.Context()),
-		Method: r.Method, Path: r.URL.EscapedPath(), Table: c.Param("table"), Function: c.Param("function"),
+		Client: c.ClientIP(), Method: r.Method, Path: r.URL.EscapedPath(), Table: c.Param("table"), Function: c.Param("function"),
 		Query: r.URL.RawQuery, Headers: headersJSON(r.Header), Body: r.Body,
 		Prefer: r.Header.Values("Prefer"), Accept: strings.Join(r.Header.Values("Accept"), ","), ContentType: r.Header.Get("Content-Type"),
 		Range: r.Header.Get("Range"), IfMatch: r.Header.Get("If-Match"), IfNoneMatch: strings.Join(r.Header.Values("If-None-Match"), ","),
@@ -257,6 +258,7 @@ func headersJSON(h http.Header) string {
 type tableAnswer struct {
 	c          *gin.Context
 	controller *http.ResponseController
+	meter      limits.Meter
 }
 
 // Begin implements tables.Answer.
@@ -282,8 +284,26 @@ func (t *tableAnswer) Begin(h *tables.Head) (io.Writer, error) {
 
 // Write writes a part of the body. A client that does not take it in time is given up.
 func (t *tableAnswer) Write(p []byte) (int, error) {
-	_ = t.controller.SetWriteDeadline(time.Now().Add(stalled))
-	return t.c.Writer.Write(p)
+	began := time.Now()
+	patience := stalled
+	if left, ok := t.meter.Left(len(p)); ok {
+		patience = min(patience, left)
+	}
+	_ = t.controller.SetWriteDeadline(began.Add(patience))
+	n, err := t.c.Writer.Write(p)
+	t.meter.Passed(n, time.Since(began))
+	if err == nil {
+		// What is left in buffers is written behind the handler. The next request of the connection has a deadline of its own.
+		_ = t.controller.SetWriteDeadline(time.Now().Add(stalled))
+	}
+	return n, err //nolint:wrapcheck // package tables says what was being done
+}
+
+// Abort ends a Write that waits for the client, from another goroutine.
+func (t *tableAnswer) Abort() { _ = t.controller.SetWriteDeadline(time.Now()) }
+
+func (a *API) tableAnswer(c *gin.Context) *tableAnswer {
+	return &tableAnswer{c: c, meter: limits.Meter{Pace: a.Pace}}
 }
 
 // dialectOf is the dialect whose errors a request is answered with; nil where it is none of the tables'. A request that

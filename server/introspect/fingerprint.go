@@ -37,6 +37,7 @@ select concat_ws(' ',
   (select concat(count(*), '/', sum(xmin::text::bigint)) from pg_rewrite where ev_class >= 16384),
   (select concat(count(*), '/', sum(xmin::text::bigint)) from pg_trigger
     where not tgisinternal and tgrelid not in (select oid from temporary)),
+  (select concat(count(*), '/', sum(xmin::text::bigint)) from pg_policy),
   (select concat(count(*), '/', sum(xmin::text::bigint)) from pg_namespace
     where nspname !~ '^pg_(toast_)?temp_'),
   (select concat(count(*), '/', sum(xmin::text::bigint)) from pg_description where objoid >= 16384),

@@ -50,6 +50,7 @@ func (l *loader) buildFunctions() {
 	for _, f := range s.Functions {
 		n := [2]string{f.Schema, f.Name}
 		s.functions[n] = append(s.functions[n], f)
+		s.leaving[n] = leaves{reading: true, writing: true}
 		rel := l.computedOf(f)
 		if rel == nil || f.ReturnsSet || rel.columns[f.Name] != nil || rel.Computed[f.Name] != nil {
 			continue // a column of that name wins, as it does in PostgreSQL; else the first schema

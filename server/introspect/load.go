@@ -75,6 +75,7 @@ func loadOnce(ctx context.Context, conn *pgconn.PgConn, opts Options, skipped []
 		{"fingerprint", fingerprintQuery, [][]byte{roles}, l.fingerprint},
 		{"types", typesQuery, [][]byte{schemas}, l.typ},
 		{"relations", relationsQuery, [][]byte{schemas, roles, skip}, l.relation},
+		{"functions of relations", leavingQuery, [][]byte{schemas}, l.leaving},
 		{"columns", columnsQuery, [][]byte{schemas, roles, skip}, l.column},
 		{"unique keys", uniquesQuery, [][]byte{schemas, skip}, l.unique},
 		{"foreign keys", foreignKeysQuery, [][]byte{schemas}, l.foreignKey},

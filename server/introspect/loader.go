@@ -39,6 +39,7 @@ func newLoader(opts Options) *loader {
 			Schemas: slices.Clone(opts.Schemas), Roles: slices.Clone(opts.Roles),
 			relations: map[[2]string]*Relation{}, plurals: map[[2]string]*Relation{}, byOID: map[uint32]*Relation{},
 			functions: map[[2]string][]*Function{}, types: map[uint32]*Type{},
+			leaving: map[[2]string]leaves{},
 		},
 		version: newVersion(opts), places: map[string]int{}, strings: map[string]string{},
 		uniques: map[uint32][]*key{}, queries: map[uint32][]output{}, traced: map[uint32][]origin{},

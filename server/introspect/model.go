@@ -21,6 +21,7 @@ type Schema struct {
 	byOID     map[uint32]*Relation
 	functions map[[2]string][]*Function
 	types     map[uint32]*Type
+	leaving   map[[2]string]leaves // relations and functions, by schema and name
 
 	fingerprint string // of the catalog, when it was read
 	partial     bool   // some expressions could not be read

@@ -81,6 +81,79 @@ from exposed c
 left join pg_description d on d.classoid = 'pg_class'::regclass and d.objoid = c.oid and d.objsubid = 0
 order by c.oid`
 
+// leavingQuery finds the exposed relations of which a SELECT (reads) or another statement runs functions that are not
+// known to leave nothing behind with the session: those of the owner, and PostgreSQL's own that set, lock or run SQL that is
+// in a string. PostgreSQL notes no dependencies on its own functions, so they are looked for in the trees.
+const leavingQuery = `
+with recursive ` + exposed + `, unsure as materialized (
+  select p.oid
+  from pg_proc p
+  join pg_namespace n on n.oid = p.pronamespace
+  where p.oid >= 16384 and p.provolatile <> 'i'
+    and not (n.nspname = 'auth' and p.proname in ('uid', 'role', 'email', 'jwt', 'scopes'))
+    and p.oid not in (select objid from pg_depend where classid = 'pg_proc'::regclass and deptype = 'e')
+), own as materialized (
+  select ':funcid (' || string_agg(oid::text, '|') || ') ' as pattern
+  from pg_proc
+  where oid < 16384 and pronamespace = 'pg_catalog'::regnamespace
+    and proname in ('set_config', 'pg_advisory_lock', 'pg_advisory_lock_shared', 'pg_try_advisory_lock', 'pg_try_advisory_lock_shared',
+      'query_to_xml', 'query_to_xmlschema', 'query_to_xml_and_xmlschema', 'ts_stat', 'ts_rewrite')
+), calling as materialized (
+  select distinct classid, objid from pg_depend
+  where refclassid = 'pg_proc'::regclass and refobjid in (select oid from unsure)
+), direct (rel, reads) as (
+  select p.polrelid, p.polcmd in ('r', '*')
+  from pg_policy p
+  where ('pg_policy'::regclass::oid, p.oid) in (select classid, objid from calling)
+    or concat(p.polqual, p.polwithcheck) ~ (select pattern from own)
+  union
+  select r.ev_class, r.ev_type = '1'
+  from pg_rewrite r
+  where r.ev_class >= 16384 and (('pg_rewrite'::regclass::oid, r.oid) in (select classid, objid from calling)
+    or concat(r.ev_action, r.ev_qual) ~ (select pattern from own))
+  union
+  select t.tgrelid, false
+  from pg_trigger t
+  where not t.tgisinternal and t.tgenabled <> 'D' and t.tgfoid >= 16384
+    and t.tgfoid not in (select objid from pg_depend where classid = 'pg_proc'::regclass and deptype = 'e')
+  union
+  select d.adrelid, false
+  from pg_attrdef d
+  where ('pg_attrdef'::regclass::oid, d.oid) in (select classid, objid from calling) or d.adbin::text ~ (select pattern from own)
+  union
+  select k.conrelid, false
+  from pg_constraint k
+  where k.conrelid <> 0 and (('pg_constraint'::regclass::oid, k.oid) in (select classid, objid from calling)
+    or k.conbin::text ~ (select pattern from own))
+), edges (rel, other, reads) as (
+  select p.polrelid, d.refobjid, p.polcmd in ('r', '*')
+  from pg_policy p
+  join pg_depend d on d.classid = 'pg_policy'::regclass and d.objid = p.oid and d.refclassid = 'pg_class'::regclass
+  union
+  select r.ev_class, d.refobjid, r.ev_type = '1'
+  from pg_rewrite r
+  join pg_depend d on d.classid = 'pg_rewrite'::regclass and d.objid = r.oid and d.refclassid = 'pg_class'::regclass
+  where r.ev_class >= 16384
+  union
+  select inhparent, inhrelid, false from pg_inherits
+  union
+  select confrelid, conrelid, false from pg_constraint
+  where contype = 'f' and (confdeltype in ('c', 'n', 'd') or confupdtype in ('c', 'n', 'd'))
+), reading (rel) as (
+  select rel from direct where reads
+  union
+  select e.rel from reading r join edges e on e.other = r.rel and e.reads
+), writing (rel) as (
+  select rel from direct
+  union
+  select e.rel from writing w join edges e on e.other = w.rel
+)
+select c.oid, c.oid in (select rel from reading) as reads,
+  null as unhashed
+from exposed c
+where c.oid in (select rel from writing)
+order by c.oid`
+
 // columnsQuery gives the privileges only of columns that have some of their own; others have the relation's.
 const columnsQuery = `
 with ` + exposed + `, ` + roles + `

@@ -15,6 +15,7 @@ import (
 	sdkauth "github.com/modelcontextprotocol/go-sdk/auth"
 
 	"github.com/boughdb/bough/server/auth"
+	"github.com/boughdb/bough/server/fault"
 )
 
 // Most bytes of a body.
@@ -101,8 +102,12 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if err != nil {
 		var large *http.MaxBytesError
-		if errors.As(err, &large) {
+		var known *fault.Error
+		switch {
+		case errors.As(err, &large):
 			tooLarge().write(w)
+		case errors.As(err, &known):
+			s.refusalOf(r, w.Header().Get("X-Request-Id"), err).write(w)
 		}
 		return // else the client is gone
 	}

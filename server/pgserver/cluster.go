@@ -418,6 +418,10 @@ func writeSettings(ctx context.Context, cluster string, own map[string]string, r
 	return writeFile(filepath.Join(cluster, confName), text.String(), 0o600, acc)
 }
 
+// Memory returns the bytes of memory that this process may use: the machine's, or the control group's limit where that is
+// lower. 0 if unknown.
+func Memory() uint64 { return memoryBytes() }
+
 // sharedBuffers is a quarter of the memory, between 128 MB and 1 GB.
 func sharedBuffers(memory uint64) string {
 	return strconv.FormatUint(min(max(memory/4>>20, 128), 1024), 10) + "MB"

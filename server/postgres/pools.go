@@ -12,6 +12,8 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/boughdb/bough/server/fault"
 )
 
 // PoolLimits bound the connections to main and the branches.
@@ -20,7 +22,15 @@ type PoolLimits struct {
 	Branch int32         // connections to one branch
 	Total  int           // connections to all of them together
 	Idle   time.Duration // a pool that nobody used for so long is closed
+	// Wait is how long a request may wait for a connection; 0 for as long as its context lasts. After that the error is
+	// ErrBusy.
+	Wait time.Duration
+	// Message is the most bytes of a message of the server, such as a row; 0 for PostgreSQL's own limit.
+	Message int
 }
+
+// ErrBusy is the error of a request that waited too long for a connection.
+var ErrBusy = fault.New(fault.Unavailable, "unavailable", "all connections to the database are in use").Retry(time.Second)
 
 // Pools are the connection pools of main and its branches. A pool is opened on first use and closed when idle; at the
 // limit of connections the least recently used idle pool goes first.
@@ -41,6 +51,7 @@ type Pools struct {
 	mu      sync.Mutex
 	pools   map[string]*gatedPool
 	watches map[string]map[*watch]struct{} // by database
+	slow    slowness                       // of all databases
 	closed  bool
 
 	watching sync.WaitGroup
@@ -56,6 +67,29 @@ type gatedPool struct {
 	open     chan struct{} // closed when the last hold ends; nil without a hold
 	drained  chan struct{} // closed when inUse reaches 0 during a hold
 	waited   int64         // requests that met a hold
+	slow     slowness
+}
+
+// slowness counts the connections whose users wait for slow clients.
+type slowness struct {
+	total  int
+	caller map[string]int
+}
+
+// fits reports whether one more such connection of a caller leaves enough of a number of connections to others: a
+// quarter to those who do not wait for clients, half to other callers.
+func (s *slowness) fits(caller string, connections int) bool {
+	return s.total < connections*3/4 && s.caller[caller] < connections/2
+}
+
+func (s *slowness) add(caller string, n int) {
+	if s.caller == nil {
+		s.caller = map[string]int{}
+	}
+	s.total += n
+	if s.caller[caller] += n; s.caller[caller] == 0 {
+		delete(s.caller, caller)
+	}
 }
 
 // Conn is a connection of a pool.
@@ -63,12 +97,43 @@ type Conn struct {
 	*pgxpool.Conn
 	pools *Pools
 	gate  *gatedPool
+	size  int    // how many connections the pool may have
+	slow  string // the caller that the connection waits for
+	waits bool
 }
 
-// Release gives the connection back. It may be called once.
+// Release gives the connection back. Further calls do nothing.
 func (c *Conn) Release() {
-	c.Conn.Release()
-	c.pools.leave(c.gate)
+	c.pools.mu.Lock()
+	gate := c.gate
+	c.gate = nil
+	if gate != nil && c.waits {
+		gate.slow.add(c.slow, -1)
+		c.pools.slow.add(c.slow, -1)
+	}
+	c.pools.mu.Unlock()
+	if gate != nil {
+		c.Conn.Release()
+		c.pools.leave(gate)
+	}
+}
+
+// Waits says that the connection is kept until a caller has taken an answer, and the caller is slow. It reports false
+// where so many connections wait already, for this caller or for all, that others would go short: the caller must then
+// give the connection back. It may be called by any goroutine, also after the release.
+func (c *Conn) Waits(caller string) bool {
+	c.pools.mu.Lock()
+	defer c.pools.mu.Unlock()
+	if c.waits || c.gate == nil {
+		return true
+	}
+	if !c.gate.slow.fits(caller, c.size) || !c.pools.slow.fits(caller, c.pools.limits.Total) {
+		return false
+	}
+	c.slow, c.waits = caller, true
+	c.gate.slow.add(caller, 1)
+	c.pools.slow.add(caller, 1)
+	return true
 }
 
 // PoolStats are the numbers of one pool.
@@ -91,6 +156,9 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 		watches: map[string]map[*watch]struct{}{}, quiet: watchQuiet,
 	}
 	cfg.MaxConnIdleTime = time.Minute
+	if limits.Message > 0 {
+		cfg.ConnConfig.MaxProtocolMessageBodyLen = limits.Message
+	}
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
 	maps.Copy(cfg.ConnConfig.RuntimeParams, textForm)
 	// The default handler closes the connection of a request that was given up, and its prepared statements with it.
@@ -123,6 +191,13 @@ var textForm = map[string]string{
 	"client_encoding": "UTF8", "DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1",
 }
 
+// ClearSession removes what statements may have left behind with a session: the role, settings (which return to those of
+// the connection), cursors, subscriptions, advisory locks, temporary objects, the last values of sequences. Prepared
+// statements stay, since those of the protocol are to be used again; the names of those that were made by SQL are the only
+// values of its rows that are not empty.
+const ClearSession = `reset session authorization; reset role; reset all; close all; unlisten *; select pg_catalog.pg_advisory_unlock_all(); ` +
+	`discard temp; discard sequences; select name from pg_catalog.pg_prepared_statements where from_sql`
+
 // forSession is the key of a value in the context of an acquire, which the pool hands on to where it dials.
 type forSession struct{}
 
@@ -139,6 +214,10 @@ func (c *tokenConn) Close() error {
 
 // takeToken waits until one more connection may be opened, closing idle ones where that helps.
 func (p *Pools) takeToken(ctx context.Context) error {
+	var late <-chan time.Time
+	if p.limits.Wait > 0 {
+		late = time.After(p.limits.Wait)
+	}
 	for {
 		select {
 		case p.tokens <- struct{}{}:
@@ -151,6 +230,8 @@ func (p *Pools) takeToken(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 			return fmt.Errorf("all %d connections are in use: %w", cap(p.tokens), ctx.Err())
+		case <-late:
+			return ErrBusy
 		case <-time.After(20 * time.Millisecond):
 		}
 	}
@@ -194,11 +275,11 @@ func (g *gatedPool) evictBefore(other *gatedPool) bool {
 
 // Acquire returns a connection to a database; it waits while the database is held. The caller releases it.
 func (p *Pools) Acquire(ctx context.Context, database string) (*Conn, error) {
-	g, err := p.enter(ctx, database)
+	g, crowded, err := p.enter(ctx, database)
 	if err != nil {
 		return nil, err
 	}
-	c, err := g.pool.Acquire(context.WithValue(ctx, forSession{}, true))
+	c, err := p.acquire(ctx, g.pool, crowded)
 	if err != nil {
 		p.leave(g)
 		if p.Missing != nil && hasCode(err, "3D000") { // invalid_catalog_name
@@ -206,29 +287,45 @@ func (p *Pools) Acquire(ctx context.Context, database string) (*Conn, error) {
 		}
 		return nil, err
 	}
-	return &Conn{Conn: c, pools: p, gate: g}, nil
+	return &Conn{Conn: c, pools: p, gate: g, size: p.size(database)}, nil
 }
 
-// enter counts a user of the database's pool in, as soon as the gate is open.
-func (p *Pools) enter(ctx context.Context, database string) (*gatedPool, error) {
+// acquire takes a connection from a pool, which has less connections than users if it is crowded.
+func (p *Pools) acquire(ctx context.Context, pool *pgxpool.Pool, crowded bool) (*pgxpool.Conn, error) {
+	session := context.WithValue(ctx, forSession{}, true)
+	if !crowded || p.limits.Wait <= 0 {
+		return pool.Acquire(session)
+	}
+	session, cancel := context.WithTimeout(session, p.limits.Wait)
+	defer cancel()
+	c, err := pool.Acquire(session)
+	if err != nil && session.Err() != nil && ctx.Err() == nil {
+		return nil, ErrBusy
+	}
+	return c, err
+}
+
+// enter counts a user of the database's pool in, as soon as the gate is open. crowded tells that there are more users than
+// the pool may have connections.
+func (p *Pools) enter(ctx context.Context, database string) (_ *gatedPool, crowded bool, _ error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for {
 		if p.closed {
-			return nil, errPoolsClosed
+			return nil, false, errPoolsClosed
 		}
 		g := p.gate(database)
 		if g.open == nil {
 			if g.pool == nil {
 				pool, err := p.newPool(database)
 				if err != nil {
-					return nil, err
+					return nil, false, err
 				}
 				g.pool = pool
 			}
 			g.inUse++
 			g.lastUsed = time.Now()
-			return g, nil
+			return g, g.inUse > p.size(database), nil
 		}
 		g.waited++
 		open := g.open
@@ -240,9 +337,17 @@ func (p *Pools) enter(ctx context.Context, database string) (*gatedPool, error) 
 		}
 		p.mu.Lock()
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 	}
+}
+
+// size is how many connections to a database there may be.
+func (p *Pools) size(database string) int {
+	if database == p.main {
+		return int(p.limits.Main)
+	}
+	return int(p.limits.Branch)
 }
 
 // leave counts a user of a pool out. The last one to leave a held database closes the connections to it.
@@ -280,10 +385,7 @@ func (p *Pools) newPool(database string) (*pgxpool.Pool, error) {
 	cfg := p.config.Copy()
 	cfg.ConnConfig.Database = database
 	cfg.MinConns = 0
-	cfg.MaxConns = p.limits.Branch
-	if database == p.main {
-		cfg.MaxConns = p.limits.Main
-	}
+	cfg.MaxConns = int32(p.size(database))
 	// The pool outlives the request that happens to be the first.
 	return pgxpool.NewWithConfig(context.Background(), cfg)
 }
@@ -386,10 +488,7 @@ func (p *Pools) Held(database string) bool {
 func (p *Pools) Stats(database string) PoolStats {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	s := PoolStats{Max: p.limits.Branch}
-	if database == p.main {
-		s.Max = p.limits.Main
-	}
+	s := PoolStats{Max: int32(p.size(database))}
 	g := p.pools[database]
 	if g == nil {
 		return s

@@ -13,7 +13,9 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgproto3"
 
+	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/pgtest"
 	"github.com/boughdb/bough/server/postgres"
 )
@@ -603,4 +605,98 @@ func transfer(ctx context.Context, p *postgres.Pools, database string, from, amo
 		_, err := tx.Exec(ctx, "insert into history values ($1, $2, $3)", from, from+1, amount)
 		return err
 	})
+}
+
+func TestWaitingForAConnectionIsBounded(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]postgres.PoolLimits{
+		"of the database": {Main: 1, Branch: 1, Total: 5, Idle: time.Minute, Wait: 50 * time.Millisecond},
+		"of all":          {Main: 2, Branch: 2, Total: 1, Idle: time.Minute, Wait: 50 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p, main, _ := pools(t, limits)
+			c := acquire(t, p, main)
+			_, err := p.Acquire(t.Context(), main)
+			var f *fault.Error
+			if !errors.Is(err, postgres.ErrBusy) || !errors.As(err, &f) || f.RetryAfter == 0 {
+				t.Fatalf("got %v, want ErrBusy", err)
+			}
+			c.Release()
+			touch(t, p, main)
+		})
+	}
+}
+
+func TestSlowClientsLeaveConnectionsToOthers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		size, callers int
+		want          []int // how many connections may wait for each caller
+	}{
+		{size: 1, callers: 1, want: []int{0}},
+		{size: 4, callers: 1, want: []int{2}},
+		{size: 4, callers: 3, want: []int{2, 1, 0}},
+		{size: 8, callers: 2, want: []int{4, 2}},
+	} {
+		p, main, _ := pools(t, postgres.PoolLimits{Main: int32(c.size), Branch: 1, Total: 20, Idle: time.Minute})
+		var waiting []*postgres.Conn
+		for i := range c.callers {
+			n := 0
+			for len(waiting) < c.size {
+				conn := acquire(t, p, main)
+				caller := fmt.Sprint("caller ", i)
+				if !conn.Waits(caller) {
+					conn.Release()
+					break
+				}
+				if !conn.Waits(caller) {
+					t.Error("a connection that waits does not")
+				}
+				waiting, n = append(waiting, conn), n+1
+			}
+			if n != c.want[i] {
+				t.Errorf("%d connections: %d wait for caller %d of %d, want %d", c.size, n, i, c.callers, c.want[i])
+			}
+		}
+		for _, conn := range waiting {
+			conn.Release()
+			conn.Release() // does nothing
+		}
+		conn := acquire(t, p, main)
+		if got := conn.Waits("another"); got != (c.size > 1) {
+			t.Errorf("after the release of the others a connection may wait: %v", got)
+		}
+		conn.Release()
+	}
+}
+
+func TestSlowClientsOfAllDatabasesLeaveConnections(t *testing.T) {
+	t.Parallel()
+	p, main, _ := pools(t, postgres.PoolLimits{Main: 10, Branch: 10, Total: 4, Idle: time.Minute})
+	n := 0
+	for i := range 4 {
+		conn := acquire(t, p, main)
+		defer conn.Release()
+		if conn.Waits(fmt.Sprint(i)) {
+			n++
+		}
+	}
+	if n != 3 {
+		t.Errorf("%d of 4 connections wait for slow clients, want 3", n)
+	}
+}
+
+func TestMessagesOfTheServerAreBounded(t *testing.T) {
+	t.Parallel()
+	p, main, _ := pools(t, postgres.PoolLimits{Main: 1, Branch: 1, Total: 2, Idle: time.Minute, Message: 1 << 20})
+	c := acquire(t, p, main)
+	var text string
+	err := c.QueryRow(t.Context(), "select repeat('x', 2000000)").Scan(&text)
+	var exceeded *pgproto3.ExceededMaxBodyLenErr
+	if !errors.As(err, &exceeded) {
+		t.Errorf("got %v and %d bytes, want an error", err, len(text))
+	}
+	c.Release()
+	touch(t, p, main)
 }

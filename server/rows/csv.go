@@ -35,17 +35,22 @@ func (s *csv) Begin() error {
 }
 
 func (s *csv) Row(values [][]byte) error {
-	buf := s.body.buf
 	for i := range s.columns {
 		if i > 0 {
-			buf = append(buf, ',')
+			s.body.buf = append(s.body.buf, ',')
 		}
-		if v := values[s.columns[i].index]; v != nil {
-			buf = appendField(buf, s.columns[i].plain(v))
+		v := values[s.columns[i].index]
+		if v == nil {
+			continue
+		}
+		s.body.buf = appendField(s.body.buf, s.columns[i].plain(v))
+		if len(v) > threshold {
+			if err := s.body.grown(); err != nil {
+				return err
+			}
 		}
 	}
-	buf = append(buf, '\n')
-	s.body.buf = buf
+	s.body.buf = append(s.body.buf, '\n')
 	return s.body.grown()
 }
 

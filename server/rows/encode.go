@@ -47,7 +47,11 @@ func special(x uint64) uint64 {
 
 // appendString appends text as a JSON string, with the escapes that to_json uses.
 func appendString(dst, s []byte) []byte {
-	dst = append(dst, '"')
+	return append(appendEscaped(append(dst, '"'), s), '"')
+}
+
+// appendEscaped appends text, or a part of one, as it stands in a JSON string.
+func appendEscaped(dst, s []byte) []byte {
 	from, i := 0, 0
 	for i+8 <= len(s) {
 		m := special(binary.LittleEndian.Uint64(s[i:]))
@@ -68,8 +72,7 @@ func appendString(dst, s []byte) []byte {
 			from = i + 1
 		}
 	}
-	dst = append(dst, s[from:]...)
-	return append(dst, '"')
+	return append(dst, s[from:]...)
 }
 
 func appendEscape(dst []byte, c byte) []byte {

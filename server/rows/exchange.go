@@ -74,17 +74,29 @@ type reader struct {
 	ready   bool
 	failure error // the first one
 	hidden  bool  // whether the current statement has hidden columns
+
+	clearing  bool // the answers are those of clearing the session
+	uncleared bool // clearing failed
 }
 
 // read reads until the server is ready for the next pipeline, or the connection is closed. It may be called again after
 // a panic.
 func (r *reader) read() error {
 	for !r.ready {
+		if r.clearing {
+			r.clear()
+			continue
+		}
 		msg, err := r.st.conn.ReceiveMessage(context.Background())
 		if err != nil {
 			r.ready = true
 			r.st.discard()
-			if r.failure == nil {
+			var exceeded *pgproto3.ExceededMaxBodyLenErr
+			switch {
+			case r.failure != nil:
+			case errors.As(err, &exceeded):
+				r.failure = fmt.Errorf("%w: it has %d bytes", ErrRowTooLarge, exceeded.ActualBodyLen)
+			default:
 				r.failure = fmt.Errorf("%w: reading results: %w", ErrLost, err)
 			}
 			break
@@ -116,7 +128,8 @@ func (r *reader) read() error {
 				r.failure = pgconn.ErrorResponseToPgError(m)
 			}
 		case *pgproto3.ReadyForQuery:
-			r.ready = true
+			r.clearing = r.st.clearing
+			r.ready = !r.clearing
 		case *pgproto3.CloseComplete, *pgproto3.NoticeResponse, *pgproto3.ParameterStatus, *pgproto3.NotificationResponse:
 		default:
 			r.ready = true
@@ -127,12 +140,40 @@ func (r *reader) read() error {
 	return r.failure
 }
 
+// clear reads one of the answers of clearing the session. A session that could not be cleared is of no use any more,
+// whatever became of the statements before.
+func (r *reader) clear() {
+	msg, err := r.st.conn.ReceiveMessage(context.Background())
+	if err != nil {
+		r.ready = true
+		r.st.discard()
+		return
+	}
+	switch m := msg.(type) {
+	case *pgproto3.DataRow:
+		if len(m.Values) == 1 && len(m.Values[0]) > 0 {
+			r.st.foreign = append(r.st.foreign, string(m.Values[0]))
+		}
+	case *pgproto3.ErrorResponse:
+		r.uncleared = true
+	case *pgproto3.ReadyForQuery:
+		r.ready = true
+		if r.uncleared && m.TxStatus == idle { // in a failed block nothing is cleared before its rollback
+			r.st.discard()
+		}
+	}
+}
+
 // check takes note of an error of a sink. Nobody wants the rest of the statement then.
 func (r *reader) check(err error) {
-	if err != nil {
-		r.failure = err
-		r.st.watch.now()
+	if err == nil {
+		return
 	}
+	r.failure = err
+	if (errors.Is(err, ErrTooLarge) || errors.Is(err, ErrNoMemory)) && !r.st.session.readOnly() {
+		return // what becomes of a write must not depend on when its cancellation comes
+	}
+	r.st.watch.now()
 }
 
 // step returns the step that is being answered, nil for a statement of our own.
@@ -163,6 +204,15 @@ func (r *reader) row(values [][]byte) error {
 	if s == nil {
 		return nil
 	}
+	if size := sizeOf(values); size > large {
+		r.st.swollen = true
+		if b := r.st.session; b != nil {
+			if !b.Memory.Take(size) {
+				return ErrNoMemory
+			}
+			defer b.Memory.Give(size)
+		}
+	}
 	if len(values) != len(s.Statement.Output) && (s.Sink != nil || r.hidden) {
 		return fmt.Errorf("the statement has %d columns instead of %d", len(values), len(s.Statement.Output))
 	}
@@ -176,6 +226,14 @@ func (r *reader) row(values [][]byte) error {
 		return s.Sink.Row(values)
 	}
 	return nil
+}
+
+func sizeOf(values [][]byte) int64 {
+	n := 0
+	for _, v := range values {
+		n += len(v)
+	}
+	return int64(n)
 }
 
 func (r *reader) complete(tag []byte) error {

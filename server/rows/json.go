@@ -24,7 +24,11 @@ func (s *objects) Begin() error {
 
 func (s *objects) Row(values [][]byte) error {
 	s.separate()
-	if s.strip {
+	if long(values) {
+		if err := s.longObject(values, s.strip, false); err != nil {
+			return err
+		}
+	} else if s.strip {
 		s.body.buf = appendObjectStripped(s.body.buf, s.columns, values)
 	} else {
 		s.body.buf = appendObject(s.body.buf, s.columns, values)
@@ -58,7 +62,7 @@ func (s *object) Row(values [][]byte) error {
 	default:
 		s.body.buf = appendObject(s.body.buf, s.columns, values)
 	}
-	return nil
+	return s.body.kept()
 }
 
 func (s *object) End() error {
@@ -80,7 +84,7 @@ func (s *scalar) Row(values [][]byte) error {
 	if s.single() {
 		s.body.buf = appendScalar(s.body.buf, s.columns, values)
 	}
-	return nil
+	return s.body.kept()
 }
 
 func (s *scalar) End() error {
@@ -139,16 +143,17 @@ type ndjson struct {
 
 func (s *ndjson) Row(values [][]byte) error {
 	start := len(s.body.buf)
-	if s.strip {
-		s.body.buf = appendObjectStripped(s.body.buf, s.columns, values)
-	} else {
-		s.body.buf = appendObject(s.body.buf, s.columns, values)
-		// JSON values may have been stored with line breaks, and json_agg makes some. They stand between tokens only.
-		for i, c := range s.body.buf[start:] {
-			if c == '\n' || c == '\r' {
-				s.body.buf[start+i] = ' '
-			}
+	switch {
+	case long(values):
+		if err := s.longObject(values, s.strip, true); err != nil {
+			return err
 		}
+	case s.strip:
+		s.body.buf = appendObjectStripped(s.body.buf, s.columns, values)
+	default:
+		s.body.buf = appendObject(s.body.buf, s.columns, values)
+		// JSON values may have been stored with line breaks, and json_agg makes some.
+		joinLines(s.body.buf[start:])
 	}
 	s.body.buf = append(s.body.buf, '\n')
 	return s.body.grown()

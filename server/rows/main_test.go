@@ -2,8 +2,10 @@ package rows_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -152,3 +154,13 @@ func (f *failing) Row(values [][]byte) error {
 }
 
 func numbered(n int) string { return fmt.Sprintf("select i from generate_series(1, %d) i", n) }
+
+// prepared is the URL of a new database in which the statements were run.
+func prepared(t testing.TB, sql ...string) string {
+	t.Helper()
+	url := pgtest.Database(t)
+	exec(t, connect(t, url), sql...)
+	return url
+}
+
+func randomName() string { return strings.ToLower(rand.Text()) }

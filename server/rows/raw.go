@@ -29,7 +29,7 @@ func (s *raw) Row(values [][]byte) error {
 	v := values[s.columns[0].index]
 	if v == nil || !s.binary {
 		s.body.buf = append(s.body.buf, s.columns[0].plain(v)...)
-		return nil
+		return s.body.kept()
 	}
 	digits, ok := bytes.CutPrefix(v, []byte(`\x`))
 	if !ok {
@@ -39,7 +39,7 @@ func (s *raw) Row(values [][]byte) error {
 	if s.body.buf, err = hex.AppendDecode(s.body.buf, digits); err != nil {
 		return fmt.Errorf("decoding a bytea: %w", err)
 	}
-	return nil
+	return s.body.kept()
 }
 
 func (s *raw) End() error {

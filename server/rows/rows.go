@@ -10,11 +10,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/boughdb/bough/server/compile"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/limits"
 )
 
 // Session is what a request's statements run under: set locally, in the same round trip.
@@ -26,6 +28,12 @@ type Session struct {
 	// Unnamed does without prepared statements, for servers behind a pooler that gives each transaction another
 	// connection.
 	Unnamed bool
+	// Clear is set where the statements may leave something behind with the connection: they run functions that are not
+	// known to be harmless, which may change settings, take locks, or make temporary tables and prepared statements. It is
+	// cleared behind them, in the same round trip, so that the next request does not find it.
+	Clear bool
+	// Memory bounds the memory of large rows of all requests together; nil for no bound.
+	Memory *limits.Budget
 	// Schema identifies the catalog that the statements were compiled against. Statements that were prepared under
 	// another one are not used: PostgreSQL plans them again when a table changes, but keeps the types that it gave their
 	// parameters, so that values would be read as what a column once was.
@@ -75,6 +83,15 @@ var (
 	// ErrLost is wrapped by the error of a statement whose connection to the database broke, or was broken already.
 	// Whether a write was committed is not known then.
 	ErrLost = errors.New("the connection to the database was lost")
+	// ErrTooLarge is the error of a statement whose answer has to be held in memory and is too large for that. An implicit
+	// transaction that may write is committed all the same.
+	ErrTooLarge = errors.New("the answer is too large to be held in memory")
+	// ErrRowTooLarge is wrapped by the error of a statement with a row that is larger than the connection's limit. The
+	// connection is closed. Whether a write was committed is not known.
+	ErrRowTooLarge = errors.New("a row is too large")
+	// ErrNoMemory is the error of a statement whose rows or answer are large while others take up the memory for such. An
+	// implicit transaction that may write is committed all the same.
+	ErrNoMemory = errors.New("there is no memory left for large answers")
 	// ErrNotSingle matches a *NotSingleError.
 	ErrNotSingle = fault.New(fault.NotAcceptable, "not_single_row", "exactly one row was asked for")
 
@@ -106,9 +123,14 @@ func RuntimeParams() map[string]string {
 	}
 }
 
-// Run runs the steps in one implicit transaction and one round trip. Nothing can be decided in between: if all
-// statements succeed they are committed, even if a sink objects to what they gave. Requests that may want to roll back
-// use Begin.
+// readOnly reports whether nothing can be written.
+func (s *Session) readOnly() bool {
+	return s != nil && slices.Contains(s.Settings, Setting{"transaction_read_only", "on"})
+}
+
+// Run runs the steps in one transaction and one round trip. Nothing can be decided in between: if all statements succeed
+// they are committed, even if a sink objects to what they gave. Requests that may want to roll back use Begin. The
+// transaction is an implicit one, unless a step is a CALL.
 //
 // An error of PostgreSQL is a wrapped *pgconn.PgError. After an error the connection is idle, or closed if it is of no
 // use any more, and the sinks are empty unless the error is ErrAborted. When ctx ends, the statement at work is
@@ -121,9 +143,17 @@ func Run(ctx context.Context, conn *pgconn.PgConn, s *Session, steps ...Step) er
 	if conn.TxStatus() != idle {
 		return errInTransaction
 	}
+	b := batch{session: s, settings: true, steps: steps, clear: s != nil && s.Clear}
+	block := slices.ContainsFunc(steps, func(s Step) bool { return s.Statement.Call })
+	if block {
+		b.control, b.end = "begin", "commit"
+	}
 	for retried := false; ; retried = true {
 		st.serial++
-		stale, err := st.attempt(ctx, batch{session: s, settings: true, steps: steps})
+		stale, err := st.attempt(ctx, b)
+		if err != nil && block {
+			st.rollback(ctx, b.clear) // the block outlives a failure
+		}
 		if conn.TxStatus() != idle && !conn.IsClosed() {
 			st.discard()
 			if err == nil {

@@ -143,3 +143,47 @@ func appendObjectStripped(dst []byte, columns []column, values [][]byte) []byte 
 	}
 	return append(dst, '}')
 }
+
+// long reports whether a row has a value that is worth writing piece by piece.
+func long(values [][]byte) bool {
+	for _, v := range values {
+		if len(v) > threshold {
+			return true
+		}
+	}
+	return false
+}
+
+// longObject writes a row as an object, of which at most a part is in memory at a time unless the body is held.
+func (s *sink) longObject(values [][]byte, strip, oneLine bool) error {
+	b := s.body
+	b.buf = append(b.buf, '{')
+	first := true
+	for i := range s.columns {
+		c := &s.columns[i]
+		v := values[c.index]
+		if strip && (v == nil || c.encoding == compile.JSON && string(v) == "null") {
+			continue
+		}
+		if !first {
+			b.buf = append(b.buf, ',')
+		}
+		first = false
+		b.buf = append(b.buf, c.key[1:]...)
+		var err error
+		switch {
+		case v == nil:
+			b.buf = append(b.buf, "null"...)
+		case strip && c.encoding == compile.JSON:
+			b.buf = appendStripped(b.buf, v)
+			err = b.grown()
+		default:
+			err = b.value(v, c.encoding, oneLine)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	b.buf = append(b.buf, '}')
+	return nil
+}

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
+
+	"github.com/boughdb/bough/server/postgres"
 )
 
 // idle is the status of a connection outside transactions.
@@ -22,9 +26,13 @@ type state struct {
 	busy     bool
 	watch    watch
 	requests []request
+	session  *Session      // of the pipeline; may be nil
 	closes   int           // how many statements are closed by the pipeline
 	out      []byte        // messages to be sent
 	flushed  chan struct{} // closed when all messages are sent; nil if they were sent before reading
+	swollen  bool          // whether the connection's buffer has grown for a large row
+	clearing bool          // whether the session is cleared behind the pipeline
+	foreign  []string      // prepared statements that were made by SQL, as clearing found them
 
 	params  [][]byte
 	scratch []byte
@@ -40,9 +48,12 @@ type request struct {
 // batch is what one pipeline does.
 type batch struct {
 	control  string // a statement of our own to begin with, or ""
+	end      string // a statement of our own to end with, or ""
 	session  *Session
 	settings bool // whether to make the session's settings
 	steps    []Step
+	// clear has the session cleared at the end.
+	clear bool
 	// late is set in a transaction that has answered already, so that it cannot be tried again: statements that may
 	// have become invalid in the meantime are not used.
 	late bool
@@ -80,6 +91,12 @@ func (st *state) attempt(ctx context.Context, b batch) (stale bool, err error) {
 		return false, err
 	}
 	err = st.exchange(ctx, b.steps)
+	if len(st.foreign) > 0 {
+		st.deallocate()
+	}
+	if st.swollen {
+		st.shrink()
+	}
 	if err == nil {
 		return false, nil
 	}
@@ -94,7 +111,8 @@ var errClosed = fmt.Errorf("%w: it is closed", ErrLost)
 
 // compose encodes the messages of a batch.
 func (st *state) compose(b batch) error {
-	st.out, st.requests = st.out[:0], st.requests[:0]
+	st.out, st.requests, st.clearing, st.foreign = st.out[:0], st.requests[:0], false, nil
+	st.session = b.session
 	if b.session != nil && b.session.Schema != st.schema {
 		st.schema = b.session.Schema
 		for _, p := range st.cache.entries {
@@ -133,8 +151,17 @@ func (st *state) compose(b batch) error {
 			return err
 		}
 	}
+	if b.end != "" {
+		if err := st.queue(b.end, "", nil, -1, true, false); err != nil {
+			return err
+		}
+	}
 	var err error
-	st.out, err = (&pgproto3.Sync{}).Encode(st.out)
+	if st.out, err = (&pgproto3.Sync{}).Encode(st.out); err != nil || !b.clear {
+		return err
+	}
+	st.clearing = true
+	st.out, err = (&pgproto3.Query{String: postgres.ClearSession}).Encode(st.out)
 	return err
 }
 
@@ -249,6 +276,62 @@ func (st *state) dropStale(err error) bool {
 		}
 	}
 	return true
+}
+
+// deallocate removes prepared statements that were made by SQL. They are rare, and worth a round trip of their own.
+func (st *state) deallocate() {
+	if st.conn.IsClosed() || st.conn.TxStatus() != idle {
+		return
+	}
+	var sql strings.Builder
+	for _, name := range st.foreign {
+		sql.WriteString("deallocate " + pgx.Identifier{name}.Sanitize() + ";")
+	}
+	st.foreign = nil
+	ctx, stop := context.WithTimeout(context.Background(), cancelPatience)
+	defer stop()
+	if _, err := st.conn.Exec(ctx, sql.String()).ReadAll(); err != nil {
+		st.discard()
+	}
+}
+
+// shrink has the connection drop a buffer that has grown for a large row, which it does when another message comes.
+func (st *state) shrink() {
+	st.swollen = false
+	if st.conn.IsClosed() {
+		return
+	}
+	_ = st.conn.Conn().SetDeadline(time.Now().Add(cancelPatience))
+	sync, _ := (&pgproto3.Sync{}).Encode(nil) // has no parts that could be wrong
+	if _, err := st.conn.Conn().Write(sync); err != nil {
+		st.discard()
+		return
+	}
+	for ready := false; !ready; {
+		msg, err := st.conn.ReceiveMessage(context.Background())
+		if err != nil {
+			st.discard()
+			return
+		}
+		_, ready = msg.(*pgproto3.ReadyForQuery)
+	}
+	_ = st.conn.Conn().SetDeadline(time.Time{})
+}
+
+// rollback leaves the connection idle or closed. With clear the session is cleared as well.
+func (st *state) rollback(ctx context.Context, clear bool) {
+	if st.conn.IsClosed() || st.conn.TxStatus() == idle {
+		return
+	}
+	if st.busy {
+		st.discard()
+		return
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), rollbackPatience)
+	defer stop()
+	if _, err := st.attempt(ctx, batch{control: "rollback", clear: clear}); err != nil || st.conn.TxStatus() != idle {
+		st.discard()
+	}
 }
 
 // discard closes a connection that is in doubt, so that the pool makes a new one.

@@ -93,7 +93,7 @@ func (t *Tx) attempt(ctx context.Context, b batch) (stale bool, err error) {
 	done := false
 	defer func() {
 		if !done || err != nil {
-			t.rollback(ctx)
+			t.st.rollback(ctx, t.clears())
 		}
 		if !done {
 			t.err = ErrTxDone
@@ -129,10 +129,10 @@ func (t *Tx) control(ctx context.Context, sql string) error {
 	if !t.started {
 		return nil // there is nothing to commit or to check
 	}
-	_, err := t.attempt(ctx, batch{control: sql})
+	_, err := t.attempt(ctx, batch{control: sql, clear: sql == "commit" && t.clears()})
 	if err == nil && sql == "commit" && t.st.conn.TxStatus() != idle {
 		err = errors.New("the transaction was not committed")
-		t.rollback(ctx)
+		t.st.rollback(ctx, t.clears())
 	}
 	if err != nil {
 		if !reset(t.sinks) {
@@ -148,28 +148,14 @@ func (t *Tx) Rollback(ctx context.Context) {
 	if t.err != nil {
 		return
 	}
-	t.rollback(ctx)
+	t.st.rollback(ctx, t.clears())
 	t.err = ErrTxDone
 }
+
+// clears reports whether the session is to be cleared at the end.
+func (t *Tx) clears() bool { return t.session != nil && t.session.Clear }
 
 func (t *Tx) fail(err error) error {
 	t.err = fmt.Errorf("%w: %w", ErrTxDone, err)
 	return err
-}
-
-// rollback leaves the connection idle or closed.
-func (t *Tx) rollback(ctx context.Context) {
-	conn := t.st.conn
-	if conn.IsClosed() || conn.TxStatus() == idle {
-		return
-	}
-	if t.st.busy {
-		t.st.discard()
-		return
-	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), rollbackPatience)
-	defer stop()
-	if _, err := t.st.attempt(ctx, batch{control: "rollback"}); err != nil || conn.TxStatus() != idle {
-		t.st.discard()
-	}
 }

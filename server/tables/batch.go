@@ -33,7 +33,8 @@ type operation struct {
 // batch is a run of operations in one transaction.
 type batch struct {
 	*request
-	results []any // what each operation returned, numbers exact
+	shared  *rows.Session // of all operations
+	results []any         // what each operation returned, numbers exact
 	out     bytes.Buffer
 }
 
@@ -113,7 +114,8 @@ func (b *batch) run(ctx context.Context, operations []operation) (at int, err er
 	defer conn.Release()
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	tx, err := rows.Begin(ctx, conn.Conn.Conn().PgConn(), b.session(), "")
+	b.shared = b.session()
+	tx, err := rows.Begin(ctx, conn.Conn.Conn().PgConn(), b.shared, "")
 	if err != nil {
 		return -1, err
 	}
@@ -132,7 +134,7 @@ func (b *batch) run(ctx context.Context, operations []operation) (at int, err er
 			timer.Stop()
 		}
 		if err != nil {
-			return i, b.failed(ctx, err)
+			return i, b.failed(ctx, err, false)
 		}
 	}
 	b.out.WriteByte(']')
@@ -155,8 +157,12 @@ func (b *batch) do(ctx context.Context, tx *rows.Tx, op operation) error {
 	if p.form.media.Kind == query.MediaPlan {
 		return errMedia
 	}
+	b.shared.Clear = b.shared.Clear || r.leavesState(p.before, p.statement)
 	body := rows.NewBody(nil, true)
 	defer body.Release()
+	if most := b.s.cfg.MaxHeld; most > 0 {
+		body.Limit(max(most-b.out.Len(), 1), b.s.cfg.Memory)
+	}
 	res := &rows.Result{}
 	step := rows.Step{Statement: p.statement, Result: res}
 	if p.form.sink != nil {
@@ -167,7 +173,7 @@ func (b *batch) do(ctx context.Context, tx *rows.Tx, op operation) error {
 		steps = []rows.Step{{Statement: p.before}, step}
 	}
 	if err := tx.Run(ctx, steps...); err != nil {
-		return r.failed(ctx, err)
+		return r.failed(ctx, err, false)
 	}
 	if p.decide != nil {
 		if err := p.decide(res); err != nil {

@@ -28,6 +28,9 @@ func (r *request) planCall() (*plan, error) {
 		}
 		return nil, err
 	}
+	if err := r.checkSelect(q); err != nil {
+		return nil, err
+	}
 	call, names, input, err := r.arguments(q)
 	if err != nil {
 		return nil, err

@@ -44,6 +44,10 @@ func explain(c *Call, err error) error {
 		if status, err := strconv.Atoi(e.Code[2:]); err == nil && status >= 200 && status <= 599 {
 			f.Status = status
 		}
+	case e.Code == "2D000":
+		f.Kind = fault.Invalid
+		f.Message = "a procedure or function tried to end the transaction: " + e.Message
+		f.Hint = "a request is one transaction, with its role and its claims; COMMIT and ROLLBACK are not allowed in what it calls"
 	case e.Code == "57014":
 		f.Message = "the statement took too long and was given up"
 		f.Hint = "ask for less, by filters, limit or select; an index may help"
@@ -125,6 +129,9 @@ var (
 	errUnfit = fault.New(fault.Conflict, "conflict", "the patch does not fit the record: a test in it fails, or what it is to replace or remove is not there").
 			WithHint("read the record again, and make the patch anew")
 	errPrecondition = fault.New(fault.PreconditionFailed, "precondition_failed", "the record has changed since it was read")
-	errNoKey        = fault.New(fault.Invalid, "validation_error", "the relation has no primary key, so its records have no paths").
+	errTooLarge     = fault.New(fault.Invalid, "too_large", "the answer is too large").
+			WithHint("ask for fewer or smaller columns by select, or for fewer records by filters and limit")
+	errNoMemory = fault.New(fault.Unavailable, "unavailable", "there is no memory left for large answers at the moment").Retry(time.Second)
+	errNoKey    = fault.New(fault.Invalid, "validation_error", "the relation has no primary key, so its records have no paths").
 			WithHint("use filters instead")
 )

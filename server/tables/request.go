@@ -110,9 +110,10 @@ func (r *request) context() compile.Context {
 	}
 }
 
-// session is what the request's statements run under.
-func (r *request) session() *rows.Session {
-	s := &rows.Session{Role: r.role, Schema: r.schema.Version, Settings: make([]rows.Setting, 0, 8)}
+// session is what the statements run under, which may be nil.
+func (r *request) session(statements ...*compile.Statement) *rows.Session {
+	s := &rows.Session{Role: r.role, Schema: r.schema.Version, Memory: r.s.cfg.Memory, Settings: make([]rows.Setting, 0, 8)}
+	s.Clear = r.leavesState(statements...)
 	set := func(name, value string) { s.Settings = append(s.Settings, rows.Setting{Name: name, Value: value}) }
 	set("request.jwt.claims", r.claims)
 	set("request.method", r.Method)
@@ -129,6 +130,24 @@ func (r *request) session() *rows.Session {
 		set("timezone", r.prefer.Timezone)
 	}
 	return s
+}
+
+// leavesState reports whether statements may leave something behind with their session.
+func (r *request) leavesState(statements ...*compile.Statement) bool {
+	for _, st := range statements {
+		if st != nil && r.schema.LeavesState(st.SQL, !r.safe()) {
+			return true
+		}
+	}
+	return false
+}
+
+// name is who a request is counted as.
+func (c *Call) name() string {
+	if c.Principal == nil {
+		return c.Client
+	}
+	return c.Principal.ID.String()
 }
 
 func quoteIdent(name string) string { return `"` + strings.ReplaceAll(name, `"`, `""`) + `"` }
@@ -273,7 +292,7 @@ func (r *request) unfit(ctx context.Context, absent error) error {
 	}
 	defer conn.Release()
 	res := &rows.Result{}
-	if err := rows.Run(ctx, conn.Conn.Conn().PgConn(), r.session(), rows.Step{Statement: st, Result: res}); err != nil {
+	if err := rows.Run(ctx, conn.Conn.Conn().PgConn(), r.session(st), rows.Step{Statement: st, Result: res}); err != nil {
 		return err
 	}
 	if res.Rows == 0 {
@@ -291,6 +310,9 @@ func (r *request) plan() (*plan, error) {
 		return nil, err
 	}
 	q, err := query.Parse(r.Query)
+	if err == nil {
+		err = r.checkSelect(q)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -307,6 +329,22 @@ func (r *request) plan() (*plan, error) {
 		return r.planDelete(rel, q)
 	}
 	return nil, fmt.Errorf("no operation for %s", r.Method)
+}
+
+// checkSelect bounds the number of columns.
+func (r *request) checkSelect(q *query.Request) error {
+	if n := r.s.cfg.MaxColumns; n > 0 && items(q.Select) > n {
+		return fault.Validation("select has %d items; there may be %d", items(q.Select), n).WithHint("use * for all columns")
+	}
+	return nil
+}
+
+func items(list []query.Item) int {
+	n := len(list)
+	for i := range list {
+		n += items(list[i].Select)
+	}
+	return n
 }
 
 // affectedLimits holds the number of written records against the preferences. They count when handling is strict.

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/boughdb/bough/server/compile"
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/postgres"
 	"github.com/boughdb/bough/server/query"
 	"github.com/boughdb/bough/server/rows"
 )
@@ -89,9 +91,11 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 		}
 		h.Length = -1
 		r.begun = true
-		return a.Begin(h)
+		w, err := a.Begin(h)
+		return &patient{w: w, conn: conn, caller: r.name()}, err
 	}, p.hold || r.Method == methodHead)
 	defer body.Release()
+	body.Limit(r.s.cfg.MaxHeld, r.s.cfg.Memory)
 	res := &rows.Result{}
 	step := rows.Step{Statement: p.statement, Result: res}
 	if p.form.media.Plan != nil {
@@ -102,11 +106,13 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 	}
 	steps = append(steps, step)
 	err = r.exchange(ctx, conn.Conn.Conn().PgConn(), p, res, steps)
+	// What is left of the answer is in memory: no connection waits while the client takes it.
+	conn.Release()
 	if err == nil {
 		err = readTotal()
 	}
 	if err != nil {
-		return r.failed(ctx, err)
+		return r.failed(ctx, err, !r.safe() && !r.decides(p))
 	}
 	if body.Streaming() {
 		return body.Finish()
@@ -138,12 +144,65 @@ func finish(h *Head, body []byte, a Answer) error {
 	return nil
 }
 
-// failed finds out what a failure means for the client.
-func (r *request) failed(ctx context.Context, err error) error {
+// patient writes an answer of which more is to come from the database: a connection is kept for as long as the client
+// takes. That some clients are slow must not use up the connections.
+type patient struct {
+	w      io.Writer
+	conn   *postgres.Conn
+	caller string
+	waited time.Duration
+	counts atomic.Bool // the connection counts as one that waits
+	over   atomic.Bool // too many wait
+}
+
+// slow is how long a client may keep a connection waiting, in all, before that counts.
+const slow = time.Second
+
+// Write implements io.Writer.
+func (p *patient) Write(b []byte) (int, error) {
+	if p.over.Load() {
+		return 0, errSlow
+	}
+	if p.counts.Load() {
+		return p.w.Write(b) //nolint:wrapcheck // package rows says what was being done
+	}
+	began := time.Now()
+	timer := time.AfterFunc(max(slow-p.waited, 0), func() {
+		if p.conn.Waits(p.caller) {
+			p.counts.Store(true)
+			return
+		}
+		p.over.Store(true)
+		if w, ok := p.w.(interface{ Abort() }); ok {
+			w.Abort()
+		}
+	})
+	n, err := p.w.Write(b)
+	timer.Stop()
+	p.waited += time.Since(began)
+	if err != nil && p.over.Load() {
+		err = errSlow
+	}
+	return n, err //nolint:wrapcheck // package rows says what was being done
+}
+
+var errSlow = errors.New("the client is slow, and too many connections wait for slow clients")
+
+// failed finds out what a failure means for the client. committed tells that a write was done if nothing was wrong but
+// the size of its answer.
+func (r *request) failed(ctx context.Context, err error, committed bool) error {
 	var single *rows.NotSingleError
 	switch {
 	case errors.Is(err, rows.ErrAborted):
 		r.begun = true
+	case errors.Is(err, rows.ErrTooLarge), errors.Is(err, rows.ErrNoMemory):
+		return r.tooLarge(err, committed)
+	case errors.Is(err, rows.ErrRowTooLarge):
+		f := errTooLarge.Msgf("one of the records of the answer is too large")
+		if !r.safe() {
+			f = f.Msgf("%s; whether the changes were made is not known", f.Message).WithHint("ask for no records, by Prefer: return=minimal")
+		}
+		return f
 	case errors.As(err, &single) && single.Rows == 0 && r.Key != nil:
 		return r.absent()
 	case errors.As(err, &single):
@@ -152,6 +211,20 @@ func (r *request) failed(ctx context.Context, err error) error {
 		return errStatementTime
 	}
 	return err
+}
+
+// tooLarge explains that an answer is too large to be held in memory.
+func (r *request) tooLarge(err error, committed bool) error {
+	switch {
+	case committed:
+		return errTooLarge.Msgf("the changes were made, but the answer is too large to be returned").
+			WithHint("ask for no records, by Prefer: return=minimal, or for fewer columns by select")
+	case errors.Is(err, rows.ErrNoMemory):
+		return errNoMemory
+	case r.safe():
+		return errTooLarge.Msgf("the answer has more than %d bytes, and must be held in memory to be answered in this form", r.s.cfg.MaxHeld)
+	}
+	return errTooLarge.Msgf("the answer is too large; nothing was changed")
 }
 
 func notSingle(n int64) error {
@@ -230,13 +303,19 @@ func (r *request) formOf(one bool) (form, error) {
 var errMedia = fault.New(fault.NotAcceptable, "PGRST107", "None of the accepted media types can be made of records").
 	WithHint("accept application/json, text/csv or application/x-ndjson")
 
+// rollsBack reports whether the client only wants to see what would be done.
+func (r *request) rollsBack() bool { return r.prefer.Tx == query.TxRollback && !r.safe() }
+
+// decides reports whether something is to be decided before the commit.
+func (r *request) decides(p *plan) bool { return p.decide != nil || r.rollsBack() }
+
 // exchange runs the statements. A transaction that may have to be undone costs a second round trip.
 func (r *request) exchange(ctx context.Context, conn *pgconn.PgConn, p *plan, res *rows.Result, steps []rows.Step) error {
-	rollback := r.prefer.Tx == query.TxRollback && !r.safe()
-	if p.decide == nil && !rollback {
-		return rows.Run(ctx, conn, r.session(), steps...)
+	session := r.session(p.before, p.statement, p.count)
+	if !r.decides(p) {
+		return rows.Run(ctx, conn, session, steps...)
 	}
-	tx, err := rows.Begin(ctx, conn, r.session(), "")
+	tx, err := rows.Begin(ctx, conn, session, "")
 	if err != nil {
 		return err
 	}
@@ -249,7 +328,7 @@ func (r *request) exchange(ctx context.Context, conn *pgconn.PgConn, p *plan, re
 			return err
 		}
 	}
-	if rollback {
+	if r.rollsBack() {
 		return tx.CheckConstraints(ctx)
 	}
 	return tx.Commit(ctx)

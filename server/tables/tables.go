@@ -16,6 +16,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/introspect"
+	"github.com/boughdb/bough/server/limits"
 	"github.com/boughdb/bough/server/postgres"
 )
 
@@ -53,6 +54,12 @@ type Config struct {
 	MaxRows int64
 	// MaxBody bounds the bytes of a request's body.
 	MaxBody int64
+	// MaxColumns bounds the items of select, those of embedded relations included; 0 for no bound.
+	MaxColumns int
+	// MaxHeld bounds the bytes of an answer that is held in memory until it is whole, as those of writes are; 0 for no bound.
+	MaxHeld int
+	// Memory bounds the memory of large records and answers of all requests together; nil for no bound.
+	Memory *limits.Budget
 	// StatementTimeout bounds each statement; 0 for none.
 	StatementTimeout time.Duration
 	// Roles are the database roles that requests run as.
@@ -90,6 +97,8 @@ type Call struct {
 	Dialect   *Dialect
 	Principal *auth.Principal // nil for a request without credentials
 	Database  string
+	// Client is the address of a caller without credentials.
+	Client string
 	// Method is GET, HEAD, POST, PUT, PATCH or DELETE.
 	Method string
 	// Path is the request's path, as in request.path and in links to other pages.
@@ -136,7 +145,8 @@ type Head struct {
 	empty bool // there is nothing to return
 }
 
-// Answer takes an answer: first its head, once, then the body is written to what Begin returned.
+// Answer takes an answer: first its head, once, then the body is written to what Begin returned. Where that waits for a
+// client, it has a method Abort, which makes the Write at work fail.
 type Answer interface {
 	Begin(h *Head) (io.Writer, error)
 }
