@@ -34,6 +34,7 @@ type Config struct {
 	DataDir            string
 	PostgresBin        string
 	DatabaseURL        string
+	DatabaseDirectURL  string
 	ControlDatabaseURL string
 	ServiceKey         string
 	LogLevel           string
@@ -74,6 +75,7 @@ type Config struct {
 		Main, Branch, Control int32
 		Total                 int
 		IdleTimeout           time.Duration
+		Mode                  string
 	}
 }
 
@@ -89,6 +91,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.DataDir, "data-dir", ".bough", "directory for the embedded PostgreSQL and files")
 	f.StringVar(&c.PostgresBin, "postgres-bin", "", "directory with the PostgreSQL programs for the embedded server")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "main database of an external PostgreSQL 15 or newer, instead of the embedded one")
+	f.StringVar(&c.DatabaseDirectURL, "database-direct-url", "", "the main database around the pooler that database-url leads to, for LISTEN, branches and the default control database")
 	f.StringVar(&c.ControlDatabaseURL, "control-database-url", "", `Bough's own database (default: "bough" on the same server as main)`)
 	f.StringVar(&c.ServiceKey, "service-key", "", "service key to accept, instead of making a first one; best set by BOUGH_SERVICE_KEY")
 	f.StringVar(&c.LogLevel, "log.level", "info", "debug, info, warn or error")
@@ -124,6 +127,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.Int32Var(&c.Pool.Branch, "pool.branch", 5, "most connections to one branch")
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")
 	f.Int32Var(&c.Pool.Control, "pool.control", 30, "most connections to the control database")
+	f.StringVar(&c.Pool.Mode, "pool.mode", string(postgres.PoolAuto), "what database-url leads to: session (the server, or a pooler in session mode), transaction (a pooler in transaction mode), or auto to find out")
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
 	c.Auth.settings(f)
 	c.Mail.settings(f)
@@ -137,7 +141,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 func mainConnections() int32 { return int32(min(max(4*runtime.NumCPU(), 10), 60)) }
 
 // Secrets are the settings whose values are never shown in full.
-var Secrets = []string{"service-key", "database-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
+var Secrets = []string{"service-key", "database-url", "database-direct-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
 
 // Origin says where a setting's value came from.
 type Origin string
@@ -271,6 +275,9 @@ func (c *Config) check() error {
 	if c.ControlDatabaseURL != "" && c.DatabaseURL == "" {
 		bad("control-database-url needs database-url; the embedded PostgreSQL has its own control database")
 	}
+	if c.DatabaseDirectURL != "" && c.DatabaseURL == "" {
+		bad("database-direct-url needs database-url; nothing stands before the embedded PostgreSQL")
+	}
 	if c.ServiceKey != "" {
 		if err := auth.CheckServiceKey(c.ServiceKey); err != nil {
 			bad("service-key: %w", err)
@@ -286,6 +293,7 @@ func (c *Config) check() error {
 	oneOf("branching.sessions", c.Branching.Sessions, string(postgres.CopyAround), string(postgres.Terminate), string(postgres.Refuse))
 	oneOf("branching.strategy", c.Branching.Strategy, "auto", string(postgres.StrategyReflink), string(postgres.StrategyFileCopy),
 		string(postgres.StrategyWALLog), string(postgres.StrategyCopy))
+	oneOf("pool.mode", c.Pool.Mode, string(postgres.PoolAuto), string(postgres.PoolSession), string(postgres.PoolTransaction))
 	if err := c.checkDataPlane(); err != nil {
 		errs = append(errs, err)
 	}

@@ -12,6 +12,6 @@ import (
 func newTables(cfg Config, data *postgres.Cluster, schemas *introspect.Cache, log *slog.Logger) *tables.Service {
 	return tables.New(tables.Config{
 		Schemas: cfg.API.Schemas, MaxRows: cfg.API.MaxRows, MaxBody: cfg.API.MaxBody, StatementTimeout: cfg.API.StatementTimeout,
-		Explain: cfg.API.Explain, Roles: data.DataRoles(),
+		Explain: cfg.API.Explain, Roles: data.DataRoles(), Unnamed: data.Pools.Pooler().Shared(), TextForm: data.Pools.TextForm(),
 	}, schemas, data.Pools.Acquire, log)
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -20,6 +21,8 @@ type PoolLimits struct {
 	Branch int32         // connections to one branch
 	Total  int           // connections to all of them together
 	Idle   time.Duration // a pool that nobody used for so long is closed
+	Pooler Pooler        // what the connections go through
+	Direct string        // connection string for sessions that listen, where it is not that of the pools
 }
 
 // Pools are the connection pools of main and its branches. A pool is opened on first use and closed when idle; at the
@@ -29,6 +32,7 @@ type PoolLimits struct {
 // live database comes to have no sessions for the moment in which it is copied.
 type Pools struct {
 	config *pgxpool.Config // of main; branches differ in the database name
+	direct *pgx.ConnConfig // of sessions that listen; nil where a pooler shares all there are
 	main   string
 	limits PoolLimits
 	tokens chan struct{} // one for each open connection
@@ -90,6 +94,7 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 	cfg.MaxConnIdleTime = time.Minute
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
 	maps.Copy(cfg.ConnConfig.RuntimeParams, textForm)
+	limits.Pooler.pooled(cfg.ConnConfig)
 	// The default handler closes the connection of a request that was given up, and its prepared statements with it.
 	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: 10 * time.Millisecond, DeadlineDelay: 5 * time.Second}
@@ -111,6 +116,16 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 		}
 		return &tokenConn{Conn: c, release: sync.OnceFunc(func() { <-p.tokens })}, nil
 	}
+	switch {
+	case limits.Direct != "":
+		if p.direct, err = pgx.ParseConfig(limits.Direct); err != nil {
+			return nil, err
+		}
+		p.direct.RuntimeParams["application_name"] = application
+		p.direct.DialFunc = cfg.ConnConfig.DialFunc
+	case !limits.Pooler.Shared():
+		p.direct = cfg.ConnConfig
+	}
 	return p, nil
 }
 
@@ -118,6 +133,19 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 // for the role and the database.
 var textForm = map[string]string{
 	"client_encoding": "UTF8", "DateStyle": "ISO, MDY", "IntervalStyle": "postgres", "bytea_output": "hex", "extra_float_digits": "1",
+}
+
+// Pooler is what the connections go through.
+func (p *Pools) Pooler() Pooler { return p.limits.Pooler }
+
+// TextForm are the settings that requests have to make themselves, because a pooler keeps sessions from having them.
+func (p *Pools) TextForm() map[string]string {
+	if !p.limits.Pooler.Present {
+		return nil
+	}
+	form := maps.Clone(textForm)
+	delete(form, "client_encoding") // which poolers look after
+	return form
 }
 
 // forSession is the key of a value in the context of an acquire, which the pool hands on to where it dials.

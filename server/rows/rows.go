@@ -123,7 +123,7 @@ func Run(ctx context.Context, conn *pgconn.PgConn, s *Session, steps ...Step) er
 	}
 	for retried := false; ; retried = true {
 		st.serial++
-		stale, err := st.attempt(ctx, batch{session: s, settings: true, steps: steps})
+		stale, err := st.attempt(ctx, batch{session: s, settings: true, steps: steps, unnamed: retried})
 		if conn.TxStatus() != idle && !conn.IsClosed() {
 			st.discard()
 			if err == nil {

@@ -101,8 +101,11 @@ func (r *request) context() compile.Context {
 
 // session is what the request's statements run under.
 func (r *request) session() *rows.Session {
-	s := &rows.Session{Role: r.role, Schema: r.schema.Version, Settings: make([]rows.Setting, 0, 8)}
+	s := &rows.Session{Role: r.role, Schema: r.schema.Version, Unnamed: r.s.cfg.Unnamed, Settings: make([]rows.Setting, 0, 12)}
 	set := func(name, value string) { s.Settings = append(s.Settings, rows.Setting{Name: name, Value: value}) }
+	for _, name := range r.s.textForm {
+		set(name, r.s.cfg.TextForm[name])
+	}
 	set("request.jwt.claims", r.claims)
 	set("request.method", r.Method)
 	set("request.path", r.Path)
