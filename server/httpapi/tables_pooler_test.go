@@ -46,8 +46,8 @@ func TestAnswersBehindPoolers(t *testing.T) {
 		pooler, setting string
 		direct          bool // whether there is a URL around the pooler
 	}{
-		"session mode":                             {"session", "auto", false},
-		"transaction mode":                         {"transaction", "auto", true},
+		"session mode":     {"session", "auto", false},
+		"transaction mode": {"transaction", "auto", true},
 		"transaction mode without a way around it": {"transaction", "transaction", false},
 		"transaction mode, said to be session":     {"transaction", "session", true},
 	} {

@@ -93,7 +93,7 @@ func (r request) run(t *testing.T, s *servertest.Server, credential ...string) s
 	}
 	if r.code != "" {
 		var e struct{ Error, Message, Code, Hint, RequestID string }
-		if err := json.Unmarshal([]byte(body), &e); err != nil || r.code != "*" && e.Code != r.code || !strings.Contains(e.Message+" "+e.Hint, r.want) || e.Error != e.Message {
+		if err := json.Unmarshal([]byte(body), &e); err != nil || r.code != "*" && e.Code != r.code || !strings.Contains(e.Message+" "+e.Hint, r.want) || e.Error != e.Message && !strings.HasPrefix(path, "/rest/") {
 			t.Errorf("%s %s: %s; want code %s and %q", r.method, r.path, body, r.code, r.want)
 		}
 		return body
