@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -46,6 +47,8 @@ type Keys struct {
 
 	mu    sync.Mutex
 	cache map[[32]byte]cachedKey
+
+	configured atomic.Pointer[[32]byte] // hash of the service key that is configured; nil for none
 }
 
 type cachedKey struct {
@@ -128,6 +131,13 @@ func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow
 	k.cache[hash] = cachedKey{row, fetched}
 	k.mu.Unlock()
 	return row, nil
+}
+
+// Configured reports whether a secret is the service key that EnsureServiceKey was given. It need not have the form of a
+// key, so that it can be told from an access token by itself only; whether it is valid is for Verify.
+func (k *Keys) Configured(secret string) bool {
+	hash := k.configured.Load()
+	return hash != nil && sha256.Sum256([]byte(secret)) == *hash
 }
 
 // CreateParams describe a key to make.
@@ -213,6 +223,7 @@ func (k *Keys) EnsureServiceKey(ctx context.Context, given string) (made string,
 		if err := CheckServiceKey(given); err != nil {
 			return "", err
 		}
+		k.configured.Store(new(sha256.Sum256([]byte(given))))
 		row := db.InsertAPIKeyParams{Type: db.KeyTypeService, Name: "from the environment", Scopes: []string{}}
 		_, err = k.insert(ctx, row, given)
 		if errors.Is(err, pgx.ErrNoRows) { // known already; a revoked one stays revoked

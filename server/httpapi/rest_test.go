@@ -1,8 +1,14 @@
 package httpapi_test
 
 import (
+	"io"
+	"net/http"
+	"strings"
 	"testing"
 
+	"github.com/google/uuid"
+
+	"github.com/boughdb/bough/server"
 	"github.com/boughdb/bough/server/servertest"
 )
 
@@ -52,6 +58,55 @@ func TestUpdatesWriteDefaultsOfMissingColumns(t *testing.T) {
 		{method: "PATCH", path: "/rest/v1/person?id=eq.2&columns=age", body: `{"age": null}`, headers: defaults, want: `[{"id":2,"name":"nobody","age":null,"boss_id":null}]`},
 		{method: "PATCH", path: "tables/people/3?columns=age,name", body: `{}`, want: `{"id":3,"name":"nobody","age":18,"boss_id":1}`},
 	})
+}
+
+// Clients of PostgREST send a header again that they sent before, and keys where those of their platform belong.
+func TestHeadersOfClientsOfPostgREST(t *testing.T) {
+	t.Parallel()
+	const configured = "a key that was made elsewhere, with 40 characters"
+	s := servertest.Start(t, func(cfg *server.Config) { cfg.ServiceKey, cfg.Auth.AnonymousAccess = configured, true })
+	s.Exec(t, s.Main, bookshelf)
+	send := func(method, body string, header http.Header) (int, string) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, s.URL+"/rest/v1/book", strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header = header
+		resp, err := (&http.Client{Transport: servertest.Contract(t)}).Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		data, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp.StatusCode, string(data)
+	}
+	user := "Bearer " + s.Token(t, uuid.New(), nil)
+	for name, c := range map[string]struct {
+		header http.Header
+		want   int
+	}{
+		"key as bearer token":            {http.Header{"Authorization": {"Bearer " + configured}}, 201},
+		"key as apikey":                  {http.Header{"Apikey": {configured}}, 201},
+		"both":                           {http.Header{"Apikey": {configured}, "Authorization": {"Bearer " + configured}}, 201},
+		"apikey twice":                   {http.Header{"Apikey": {configured, configured}}, 400},
+		"apikey of a user's application": {http.Header{"Apikey": {configured}, "Authorization": {user}}, 403},
+		"an unknown apikey is no key":    {http.Header{"Apikey": {"unknown"}}, 401},
+		"unknown bearer token":           {http.Header{"Authorization": {"Bearer unknown"}}, 401},
+		"headers twice":                  {http.Header{"Apikey": {configured}, "Content-Type": {"application/json", "application/json"}, "X-Branch": {"main", "main"}}, 201},
+		"headers that differ":            {http.Header{"Apikey": {configured}, "Content-Type": {"application/json", "text/csv"}}, 400},
+		"branches that differ":           {http.Header{"Apikey": {configured}, "X-Branch": {"main", "other"}}, 400},
+	} {
+		if c.header["Content-Type"] == nil {
+			c.header.Set("Content-Type", "application/json")
+		}
+		if got, body := send("POST", `{"title": "x"}`, c.header); got != c.want {
+			t.Errorf("%s: %d instead of %d: %s", name, got, c.want, body)
+		}
+	}
 }
 
 // startBookshelf starts a server with the bookshelf in main.
