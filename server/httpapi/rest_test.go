@@ -109,6 +109,101 @@ func TestHeadersOfClientsOfPostgREST(t *testing.T) {
 	}
 }
 
+// OPTIONS says what a relation or a function takes.
+func TestOptions(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t, `create view titles as select title from book; create view numbers as select 1 as n union select 2;
+		create table keyless (a int); create materialized view frozen as select 1 as n;
+		create function reads(a int) returns int language sql stable as 'select a';
+		create function writes() returns int language sql volatile as 'select 1'`)
+	options := func(path, allow string) request {
+		return request{method: "OPTIONS", path: path, want: "", head: map[string]string{"Allow": allow}}
+	}
+	runAll(t, s, []request{
+		options("/rest/v1/book", "OPTIONS,GET,HEAD,POST,PUT,PATCH,DELETE"),
+		options("/rest/v1/keyless", "OPTIONS,GET,HEAD,POST,PATCH,DELETE"),
+		options("/rest/v1/titles", "OPTIONS,GET,HEAD,POST,PATCH,DELETE"),
+		options("/rest/v1/numbers", "OPTIONS,GET,HEAD"),
+		options("/rest/v1/frozen", "OPTIONS,GET,HEAD"),
+		options("/rest/v1/rpc/reads", "OPTIONS,GET,HEAD,POST"),
+		options("/rest/v1/rpc/writes", "OPTIONS,POST"),
+		options("tables/books", "OPTIONS,GET,HEAD,POST,PATCH,DELETE"),
+		options("tables/books/1", "OPTIONS,GET,HEAD,PUT,PATCH,DELETE"),
+		options("rpc/writes", "OPTIONS,POST"),
+		{method: "OPTIONS", path: "/rest/v1/nothing", status: 404, code: "PGRST205", want: "nothing"},
+		{method: "OPTIONS", path: "/rest/v1/rpc/nothing", status: 404, code: "PGRST202", want: "nothing"},
+		{method: "OPTIONS", path: "tables/keyless/1", status: 400, code: "validation_error", want: "primary key"},
+	})
+	request{method: "OPTIONS", path: "/rest/v1/book", status: 401, code: "*", want: ""}.run(t, s)
+}
+
+func TestRangesAndCounts(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t, `create view recent as select * from book; create table large as select g as n from generate_series(1, 20000) g; analyze large;
+		create function one() returns int language sql stable as 'select 1'; create function first() returns book language sql stable as 'select * from book where id = 1'`)
+	exact, estimated := []string{"Prefer", "count=exact"}, []string{"Prefer", "count=estimated"}
+	ranged := func(value string) map[string]string { return map[string]string{"Content-Range": value} }
+	runAll(t, s, []request{
+		{path: "/rest/v1/rpc/one", headers: exact, want: `1`, head: ranged("0-0/1")},
+		{path: "/rest/v1/rpc/one", want: `1`, head: ranged("0-0/*")},
+		{method: "POST", path: "/rest/v1/rpc/first", body: `{}`, headers: exact, want: "*", head: ranged("0-0/1")},
+		{path: "/rest/v1/book?offset=5", headers: exact, status: 416, code: "PGRST103", want: "Requested range", head: ranged("*/3")},
+		{path: "tables/books?offset=5", headers: exact, status: 416, code: "PGRST103", want: "Requested range", head: ranged("*/3")},
+		{path: "/rest/v1/book?limit=-1", status: 416, want: `{"code":"PGRST103","message":"Requested range not satisfiable","details":"Limit should be greater than or equal to zero.","hint":null}`},
+		{path: "/rest/v1/rpc/first?limit=-1", status: 416, code: "PGRST103", want: ""},
+		{path: "tables/books?limit=-1", status: 400, code: "PGRST100", want: "limit"},
+		{path: "/rest/v1/book?select=id&limit=2", headers: estimated, status: 206, want: "*", head: ranged("0-1/3")},
+		// Statistics know nothing of these.
+		{path: "/rest/v1/recent?select=id&limit=1", headers: estimated, status: 206, want: "*", head: ranged("0-0/3")},
+		{path: "/rest/v1/recent?select=id", headers: estimated, want: "*", head: ranged("0-2/3")},
+		{path: "/rest/v1/large?n=lte.10&limit=3", headers: estimated, status: 206, want: "*", head: ranged("0-2/10")},
+		{path: "/rest/v1/large?limit=3", headers: estimated, status: 206, want: "*", head: ranged("0-2/20000")},
+		{path: "/rest/v1/large?limit=3", headers: []string{"Prefer", "count=planned"}, status: 206, want: "*", head: ranged("0-2/20000")},
+		{path: "/rest/v1/large?select=n,count()&limit=3", headers: []string{"Prefer", "count=planned"}, status: 206, want: "*", head: ranged("0-2/20000")},
+		{path: "/rest/v1/large?n=mod.10&limit=3", status: 400, code: "PGRST100", want: ""},
+	})
+}
+
+func TestObjectsOfABodyAreAlikeInPostgREST(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t)
+	representation := []string{"Prefer", "return=representation"}
+	runAll(t, s, []request{
+		{method: "POST", path: "/rest/v1/book", body: `[{"title": "a"}, {"note": "b"}]`, status: 400, want: `{"code":"PGRST102","message":"All object keys must match","details":null,"hint":null}`},
+		{method: "POST", path: "/rest/v1/book", body: `[{"title": "a"}, {"title": "b", "note": "b"}]`, status: 400, code: "PGRST102", want: ""},
+		{method: "POST", path: "/rest/v1/book?columns=title,note&select=title,note", body: `[{"title": "a"}, {"note": "b"}]`, headers: representation, status: 201, want: `[{"title":"a","note":null},{"title":null,"note":"b"}]`},
+		{method: "POST", path: "/rest/v1/book?select=title,note", body: `[{"title": "a", "note": "x"}, {"note": "b", "title": "y"}]`, headers: representation, status: 201, want: `[{"title":"a","note":"x"},{"title":"y","note":"b"}]`},
+		{method: "POST", path: "tables/books?select=title,note", body: `[{"title": "a"}, {"note": "b"}]`, status: 201, want: `[{"title":"a","note":null},{"title":null,"note":"b"}]`},
+	})
+}
+
+// A record that is not there is 404 in every form.
+func TestMissingRecordsInEveryForm(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t)
+	for _, accept := range []string{"application/json", "text/csv", "application/x-ndjson", "application/vnd.pgrst.object+json", "application/vnd.pgrst.array+json"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			resp, body := call(t, s, method, "/api/v1/tables/books/99", "", append(serviceKey(), "Accept", accept)...)
+			if resp.StatusCode != 404 {
+				t.Errorf("%s %s: %d %s", method, accept, resp.StatusCode, body)
+			}
+		}
+	}
+	request{path: "tables/books/1?select=id,title", headers: []string{"Accept", "text/csv"}, want: "id,title\n1,One\n"}.run(t, s, serviceKey()...)
+}
+
+// A deletion by the path answers with nothing, unless the record is asked for.
+func TestDeletionOfOneRecord(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t)
+	runAll(t, s, []request{
+		{method: "DELETE", path: "tables/books/1", status: 204, want: ""},
+		{method: "DELETE", path: "tables/books/1", status: 404, code: "not_found", want: "1"},
+		{method: "DELETE", path: "tables/books/2", headers: []string{"Prefer", "return=representation"}, want: `{"id":2,"title":"Two","author_id":1,"pages":20,"note":null}`},
+		{method: "DELETE", path: "tables/books/3?select=title", want: `{"title":"Three"}`},
+	})
+}
+
 // startBookshelf starts a server with the bookshelf in main.
 func startBookshelf(t *testing.T, more ...string) *servertest.Server {
 	t.Helper()

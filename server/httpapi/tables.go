@@ -38,6 +38,7 @@ func (a *API) registerTables(engine *gin.Engine) {
 			for _, m := range methods {
 				group.Handle(m, path, a.serveTables)
 			}
+			group.OPTIONS(path, a.serveOptions)
 		}
 		serve(mount.base+"/:table", "GET", "HEAD", "POST", "PATCH", "DELETE", "QUERY")
 		functions := "/api/v1/rpc/:function"
@@ -45,7 +46,7 @@ func (a *API) registerTables(engine *gin.Engine) {
 			serve(mount.base+"/:table/:id", "GET", "HEAD", "PUT", "PATCH", "DELETE")
 			group.POST(mount.base, a.serveBatch)
 		} else {
-			serve(mount.base+"/:table", "PUT")
+			group.PUT(mount.base+"/:table", a.serveTables)
 			functions = mount.base + "/rpc/:function"
 		}
 		serve(functions, "GET", "HEAD", "POST", "QUERY")
@@ -116,6 +117,22 @@ func (a *API) serveTables(c *gin.Context) {
 		return
 	}
 	a.finish(c, a.Tables.Serve(c.Request.Context(), call, &tableAnswer{c: c}))
+}
+
+// serveOptions says what may be done with a relation or a function, whatever the caller may do.
+func (a *API) serveOptions(c *gin.Context) {
+	call, err := a.tableCall(c)
+	var allow []string
+	if err == nil {
+		allow, err = a.Tables.Methods(c.Request.Context(), call)
+	}
+	if err != nil {
+		a.writeError(c, err)
+		return
+	}
+	c.Header("Allow", strings.Join(allow, ","))
+	c.Status(http.StatusOK)
+	c.Writer.WriteHeaderNow()
 }
 
 func (a *API) serveBatch(c *gin.Context) {

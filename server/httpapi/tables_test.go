@@ -247,7 +247,7 @@ func TestSingleRecords(t *testing.T) {
 		{name: "defaults of a composite key's record", method: "PUT", path: "tables/lines/1,tea", body: `{"amount": 3}`, want: `{"purchase_id":1,"product":"tea","amount":3,"note":"none"}`},
 		{name: "another key in the body", method: "PUT", path: "tables/customers/2", body: `{"id": 3, "name": "x"}`, status: 400, code: "PGRST115", want: "id"},
 
-		{method: "DELETE", path: "tables/customers/50", want: `{"id":50,"name":"Flo","email":null,"vip":false,"born":null}`},
+		{method: "DELETE", path: "tables/customers/50", headers: []string{"Prefer", "return=representation"}, want: `{"id":50,"name":"Flo","email":null,"vip":false,"born":null}`},
 		{method: "DELETE", path: "tables/customers/50", status: 404, code: "not_found", want: "50"},
 		{name: "still referenced", method: "DELETE", path: "tables/customers/1", status: 409, code: "23503", want: "violates foreign key"},
 		{method: "DELETE", path: "tables/lines/2,tea", headers: []string{"Prefer", "return=minimal"}, status: 204},

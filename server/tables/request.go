@@ -66,6 +66,17 @@ func (s *Service) request(ctx context.Context, c *Call) (*request, error) {
 // safe reports whether the method only reads.
 func (r *request) safe() bool { return r.Method == methodGet || r.Method == methodHead }
 
+// mayRead holds the caller's scopes against a look at what there is.
+func (r *request) mayRead() error {
+	switch {
+	case r.Principal == nil:
+		return nil
+	case r.Function != "":
+		return r.Principal.Require(auth.ExecuteRPC)
+	}
+	return r.Principal.Require(auth.ReadTables)
+}
+
 // allowed holds the caller's scopes against what she asks for.
 func (r *request) allowed() error {
 	if r.Principal == nil {
@@ -284,7 +295,7 @@ func (r *request) plan() (*plan, error) {
 	}
 	q, err := query.Parse(r.Query)
 	if err != nil {
-		return nil, err
+		return nil, r.unparsed(err)
 	}
 	switch r.Method {
 	case methodGet, methodHead:
@@ -299,6 +310,17 @@ func (r *request) plan() (*plan, error) {
 		return r.planDelete(rel, q)
 	}
 	return nil, fmt.Errorf("no operation for %s", r.Method)
+}
+
+// unparsed is the error of a query string, which the dialects do not answer alike.
+func (r *request) unparsed(err error) error {
+	var f *fault.Error
+	if r.Dialect.BareErrors && errors.As(err, &f) && f == query.ErrNegativeLimit {
+		out := *errRange
+		out.Details = f.Details
+		return &out
+	}
+	return err
 }
 
 // affectedLimits holds the number of written records against the preferences. They count when handling is strict.

@@ -45,7 +45,8 @@ func (r *request) startWrite(rel *introspect.Relation, q *query.Request, one boo
 		w.ret = compile.ReturnKeys
 	case query.ReturnMinimal:
 	default:
-		if r.Dialect.Representation {
+		// A record that is deleted by its path is not wanted, unless its columns are named.
+		if r.Dialect.Representation && (r.Method != methodDelete || r.Key == nil || q.Select != nil) {
 			w.ret = compile.ReturnRepresentation
 		}
 	}
@@ -265,6 +266,9 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 		if q.OnConflict != nil && r.Dialect.Representation {
 			return nil, fault.Validation("on_conflict= needs Prefer: resolution=merge-duplicates or resolution=ignore-duplicates")
 		}
+	}
+	if r.Dialect.BareErrors && !body.Uniform && q.Columns == nil {
+		return nil, errBody.Msgf("All object keys must match")
 	}
 	c := r.context()
 	if !c.IsNested(rel, body) {
