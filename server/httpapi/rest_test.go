@@ -204,6 +204,36 @@ func TestDeletionOfOneRecord(t *testing.T) {
 	})
 }
 
+// A function that takes a row is a relationship, also when it returns one row without SETOF.
+func TestFunctionsAsRelationshipsToOne(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t, `create function boss(person) returns person language sql stable as 'select * from person where id = $1.boss_id';
+		create function shortest(person) returns book language sql stable as 'select * from book where author_id = $1.id order by pages limit 1'`)
+	runAll(t, s, []request{
+		{path: "/rest/v1/person?select=name,boss(name,boss(name))&id=in.(1,4)&order=id", want: `[{"name":"Ada","boss":null},{"name":"Di","boss":{"name":"Bo","boss":{"name":"Ada"}}}]`},
+		{path: "/rest/v1/person?select=name,shortest!inner(title)&order=id", want: `[{"name":"Ada","shortest":{"title":"One"}},{"name":"Bo","shortest":{"title":"Three"}}]`},
+		{path: "/rest/v1/person?select=name,...shortest(title)&order=id&limit=3", want: `[{"name":"Ada","title":"One"},{"name":"Bo","title":"Three"},{"name":"Cy","title":null}]`},
+		{path: "/rest/v1/person?select=name&shortest=is.null&order=id", want: `[{"name":"Cy"},{"name":"Di"}]`}, // as a computed column
+		{path: "/rest/v1/person?select=name,shortest()&shortest=is.null&order=id", want: `[{"name":"Cy"},{"name":"Di"}]`},
+	})
+}
+
+// api.max_rows bounds what is embedded as well.
+func TestMaxRowsBoundsEmbeds(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t, func(cfg *server.Config) { cfg.API.MaxRows = 2 })
+	s.Exec(t, s.Main, bookshelf)
+	s.Exec(t, s.Main, "insert into book (id, author_id) select g, 1 from generate_series(20, 30) g")
+	runAll(t, s, []request{
+		{path: "/rest/v1/person?select=name,book(id)&book.order=id&id=eq.1", want: `[{"name":"Ada","book":[{"id":1},{"id":2}]}]`},
+		{path: "/rest/v1/person?select=name,book(id)&book.order=id&book.limit=9&id=eq.1", want: `[{"name":"Ada","book":[{"id":1},{"id":2}]}]`},
+		{path: "/rest/v1/person?select=name,book(id)&book.order=id&book.limit=1&id=eq.1", want: `[{"name":"Ada","book":[{"id":1}]}]`},
+		{path: "/rest/v1/person?select=...book(id)&book.order=id&id=eq.1", want: `[{"id":[1,2]}]`},
+		{path: "/rest/v1/person?select=name,book(count)&id=eq.1", want: `[{"name":"Ada","book":[{"count":13}]}]`},
+		{path: "/rest/v1/person?select=name,person(name,boss:boss_id(name))&id=eq.1", want: "*"},
+	})
+}
+
 // startBookshelf starts a server with the bookshelf in main.
 func startBookshelf(t *testing.T, more ...string) *servertest.Server {
 	t.Helper()
