@@ -35,6 +35,7 @@ type Config struct {
 	DataDir            string
 	PostgresBin        string
 	DatabaseURL        string
+	DatabaseDirectURL  string
 	ControlDatabaseURL string
 	DatabaseWait       time.Duration
 	ServiceKey         string
@@ -82,6 +83,7 @@ type Config struct {
 		Total                 int
 		IdleTimeout           time.Duration
 		Wait                  time.Duration
+		Mode                  string
 	}
 	HTTP struct {
 		MinRate int64
@@ -101,6 +103,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.DataDir, "data-dir", ".bough", "directory for the embedded PostgreSQL and files")
 	f.StringVar(&c.PostgresBin, "postgres-bin", "", "directory with the PostgreSQL programs for the embedded server")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "main database of an external PostgreSQL 15 or newer, instead of the embedded one")
+	f.StringVar(&c.DatabaseDirectURL, "database-direct-url", "", "the main database around the pooler that database-url leads to, for LISTEN, branches and the default control database")
 	f.StringVar(&c.ControlDatabaseURL, "control-database-url", "", `Bough's own database (default: "bough" on the same server as main)`)
 	f.Var(durationVar(&c.DatabaseWait, "2m"), "database-wait", "how long to wait at the start for an external PostgreSQL that does not accept connections yet")
 	f.StringVar(&c.ServiceKey, "service-key", "", "service key to accept, instead of making a first one; best set by BOUGH_SERVICE_KEY")
@@ -142,6 +145,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.Int32Var(&c.Pool.Branch, "pool.branch", 5, "most connections to one branch")
 	f.IntVar(&c.Pool.Total, "pool.total", 120, "most connections to main and all branches together")
 	f.Int32Var(&c.Pool.Control, "pool.control", 30, "most connections to the control database")
+	f.StringVar(&c.Pool.Mode, "pool.mode", string(postgres.PoolAuto), "what database-url leads to: session (the server, or a pooler in session mode), transaction (a pooler in transaction mode), or auto to find out")
 	f.Var(durationVar(&c.Pool.IdleTimeout, "5m"), "pool.idle-timeout", "a branch's pool is closed when nobody used it for so long")
 	f.Var(durationVar(&c.Pool.Wait, "10s"), "pool.wait", "how long a request may wait for a connection until it is answered with 503; 0s for no limit")
 	f.Int64Var(&c.HTTP.MinRate, "http.min-rate", 1024, "bytes per second, on average, at which clients must send bodies and take records at least; 0 for no limit")
@@ -158,7 +162,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 func mainConnections() int32 { return int32(min(max(4*runtime.NumCPU(), 10), 60)) }
 
 // Secrets are the settings whose values are never shown in full.
-var Secrets = []string{"service-key", "database-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
+var Secrets = []string{"service-key", "database-url", "database-direct-url", "control-database-url", "auth.encryption-key", "mail.smtp-password"}
 
 // Origin says where a setting's value came from.
 type Origin string
@@ -292,6 +296,9 @@ func (c *Config) check() error {
 	if c.ControlDatabaseURL != "" && c.DatabaseURL == "" {
 		bad("control-database-url needs database-url; the embedded PostgreSQL has its own control database")
 	}
+	if c.DatabaseDirectURL != "" && c.DatabaseURL == "" {
+		bad("database-direct-url needs database-url; nothing stands before the embedded PostgreSQL")
+	}
 	if c.ServiceKey != "" {
 		if err := auth.CheckServiceKey(c.ServiceKey); err != nil {
 			bad("service-key: %w", err)
@@ -307,6 +314,7 @@ func (c *Config) check() error {
 	oneOf("branching.sessions", c.Branching.Sessions, string(postgres.CopyAround), string(postgres.Terminate), string(postgres.Refuse))
 	oneOf("branching.strategy", c.Branching.Strategy, "auto", string(postgres.StrategyReflink), string(postgres.StrategyFileCopy),
 		string(postgres.StrategyWALLog), string(postgres.StrategyCopy))
+	oneOf("pool.mode", c.Pool.Mode, string(postgres.PoolAuto), string(postgres.PoolSession), string(postgres.PoolTransaction))
 	if err := c.checkDataPlane(); err != nil {
 		errs = append(errs, err)
 	}

@@ -142,7 +142,10 @@ func (s *server) logDataPlane() {
 	if len(roles.Made) > 0 {
 		s.log.Info("made database roles", "roles", roles.Made)
 	}
-	for _, f := range dataPlaneFindings(s.cfg, s.planes.Data) {
+	if p, _ := s.planes.Data.Pooler(); p.Present {
+		s.log.Info("main is reached through a pooler", "mode", p.Mode)
+	}
+	for _, f := range append(poolerFindings(s.planes.Data), dataPlaneFindings(s.cfg, s.planes.Data)...) {
 		if f.Level != OK {
 			s.log.Warn(f.Text, "advice", f.Advice)
 		}

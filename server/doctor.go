@@ -41,7 +41,7 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 	}
 	defer stop()
 	cluster, err := postgres.OpenCluster(ctx, postgres.ClusterConfig{
-		URL: url, Reflink: reflink, Log: slog.New(slog.DiscardHandler), Limits: postgres.PoolLimits{Main: 1, Branch: 1, Total: 2},
+		URL: url, DirectURL: cfg.DatabaseDirectURL, PoolMode: postgres.PoolMode(cfg.Pool.Mode), Reflink: reflink, Log: slog.New(slog.DiscardHandler), Limits: postgres.PoolLimits{Main: 1, Branch: 1, Total: 2},
 		PGDump: (&Planes{}).dumpProgram, DataPlane: cfg.dataPlane(),
 	})
 	if err != nil {
@@ -49,12 +49,44 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		return out
 	}
 	defer cluster.Close()
+	out = append(out, poolerFindings(cluster)...)
+	if err := checkControl(ctx, cfg); err != nil {
+		add(Failed, "let control-database-url or database-direct-url lead around the pooler", "control database: %v", err)
+	}
 	out = append(out, capabilityFindings(cfg, cluster.Capabilities())...)
 	if err := cluster.Inspect(ctx); err != nil {
 		add(Failed, "", "looking at main: %v", err)
 		return out
 	}
 	return append(out, dataPlaneFindings(cfg, cluster)...)
+}
+
+// checkControl looks at what the control database's URL leads to. The database itself need not exist yet.
+func checkControl(ctx context.Context, cfg Config) error {
+	if cfg.DatabaseURL == "" || cfg.ControlDatabaseURL == "" && cfg.DatabaseDirectURL != "" {
+		return nil
+	}
+	if cfg.ControlDatabaseURL != "" {
+		return postgres.CheckControl(ctx, cfg.ControlDatabaseURL)
+	}
+	return postgres.CheckControl(ctx, cfg.DatabaseURL) // the same server
+}
+
+// poolerFindings says what stands between the program and main, and what that means.
+func poolerFindings(cluster *postgres.Cluster) []Finding {
+	p, direct := cluster.Pooler()
+	switch {
+	case !p.Present:
+		return []Finding{{OK, "main is reached directly, or as if it were", ""}}
+	case !p.Shared():
+		return []Finding{{OK, "main is reached through a pooler in session mode", ""}}
+	}
+	out := []Finding{{OK, "main is reached through a pooler in transaction mode: statements are not kept prepared", ""}}
+	if !direct {
+		out = append(out, Finding{Warning, "there is no way around the pooler: no LISTEN for changes of the schema, which is polled for changes, and no branches",
+			"set database-direct-url to a URL of the server itself"})
+	}
+	return out
 }
 
 // mainForDoctor returns the URL of main, starting the embedded PostgreSQL for the moment where no server runs it.

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -55,7 +56,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 			return nil, err
 		}
 	} else if controlURL == "" {
-		if controlURL, err = postgres.WithDatabase(mainURL, controlDatabase); err != nil {
+		if controlURL, err = postgres.WithDatabase(cmp.Or(cfg.DatabaseDirectURL, mainURL), controlDatabase); err != nil {
 			return nil, err
 		}
 	}
@@ -71,6 +72,11 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	}
 	if err := postgres.EnsureDatabase(ctx, controlURL); err != nil {
 		return nil, fmt.Errorf("control database: %w", err)
+	}
+	if p.embedded == nil {
+		if err := postgres.CheckControl(ctx, controlURL); err != nil {
+			return nil, fmt.Errorf("control database: %w; let control-database-url or database-direct-url lead around the pooler", err)
+		}
 	}
 	if p.Control, err = postgres.OpenControl(ctx, controlURL, cfg.Pool.Control); err != nil {
 		return nil, fmt.Errorf("control database: %w", err)
@@ -89,7 +95,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	disk := p.guard(ctx, cfg, mainURL, log)
 	p.controlDisk = p.guard(ctx, cfg, controlURL, log)
 	p.Data, err = postgres.OpenCluster(ctx, postgres.ClusterConfig{
-		URL: mainURL, Disk: disk, Installation: installation, Log: log,
+		URL: mainURL, DirectURL: cfg.DatabaseDirectURL, PoolMode: postgres.PoolMode(cfg.Pool.Mode), Disk: disk, Installation: installation, Log: log,
 		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout, Wait: cfg.Pool.Wait, Message: int(cfg.API.MaxRecord)},
 		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
 		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,

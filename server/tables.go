@@ -14,5 +14,6 @@ func newTables(cfg Config, data *postgres.Cluster, schemas *introspect.Cache, me
 	return tables.New(tables.Config{
 		Schemas: cfg.API.Schemas, MaxRows: cfg.API.MaxRows, MaxBody: cfg.API.MaxBody, StatementTimeout: cfg.API.StatementTimeout,
 		Explain: cfg.API.Explain, Roles: data.DataRoles(), MaxColumns: cfg.API.MaxColumns, MaxHeld: int(cfg.API.MaxHeld), Memory: memory,
+		Unnamed: data.Pools.Pooler().Shared(), TextForm: data.Pools.TextForm(),
 	}, schemas, data.Pools.Acquire, log)
 }

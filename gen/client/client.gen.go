@@ -3022,6 +3022,12 @@ type CallFunctionReadOnlyParams struct {
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
 
+// FunctionOptionsParams defines parameters for FunctionOptions.
+type FunctionOptionsParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
 // CallFunctionTextBody defines parameters for CallFunction.
 type CallFunctionTextBody = string
 
@@ -3128,6 +3134,12 @@ type ListRecordsParams struct {
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
 
+// TableOptionsParams defines parameters for TableOptions.
+type TableOptionsParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
 // UpdateRecordsParams defines parameters for UpdateRecords.
 type UpdateRecordsParams struct {
 	// Select What to return: column names separated by commas, with `alias:column`, `column::type`, JSON paths
@@ -3217,6 +3229,12 @@ type GetRecordParams struct {
 	// empty tag (`""`) asks for the first one.
 	IfNoneMatch *IfNoneMatch `json:"If-None-Match,omitempty"`
 
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RecordOptionsParams defines parameters for RecordOptions.
+type RecordOptionsParams struct {
 	// XBranch Slug or id of the branch that the request is for; main where it is left out.
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
@@ -3364,6 +3382,12 @@ type RestCallReadOnlyParams struct {
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
 
+// RestFunctionOptionsParams defines parameters for RestFunctionOptions.
+type RestFunctionOptionsParams struct {
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
 // RestCallTextBody defines parameters for RestCall.
 type RestCallTextBody = string
 
@@ -3437,6 +3461,12 @@ type RestListParams struct {
 	// AcceptProfile The database schema; the first of the exposed ones where it is left out.
 	AcceptProfile *AcceptProfile `json:"Accept-Profile,omitempty"`
 
+	// XBranch Slug or id of the branch that the request is for; main where it is left out.
+	XBranch *XBranch `json:"X-Branch,omitempty"`
+}
+
+// RestOptionsParams defines parameters for RestOptions.
+type RestOptionsParams struct {
 	// XBranch Slug or id of the branch that the request is for; main where it is left out.
 	XBranch *XBranch `json:"X-Branch,omitempty"`
 }
@@ -4945,6 +4975,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/rpc/{function} (the `CallFunctionReadOnly` operationId).
 	CallFunctionReadOnly(ctx context.Context, function FunctionName, params *CallFunctionReadOnlyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// FunctionOptions List the methods
+	//
+	// Says in `Allow` which methods the function takes, whatever the caller may do.
+	//
+	// Corresponds with OPTIONS /api/v1/rpc/{function} (the `FunctionOptions` operationId).
+	FunctionOptions(ctx context.Context, function FunctionName, params *FunctionOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// CallFunctionWithBody Call a function or procedure
 	//
 	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
@@ -5032,6 +5069,13 @@ type ClientInterface interface {
 	// Corresponds with GET /api/v1/tables/{table} (the `ListRecords` operationId).
 	ListRecords(ctx context.Context, table Table, params *ListRecordsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// TableOptions List the methods
+	//
+	// Says in `Allow` which methods the relation takes, whatever the caller may do.
+	//
+	// Corresponds with OPTIONS /api/v1/tables/{table} (the `TableOptions` operationId).
+	TableOptions(ctx context.Context, table Table, params *TableOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// UpdateRecordsWithBody Update the records that match
 	//
 	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
@@ -5102,7 +5146,7 @@ type ClientInterface interface {
 
 	// DeleteRecord Delete a record
 	//
-	// Deletes the record and answers with it.
+	// Deletes the record. The answer has it with `Prefer: return=representation` or `select`, and nothing without.
 	//
 	// Corresponds with DELETE /api/v1/tables/{table}/{id} (the `DeleteRecord` operationId).
 	DeleteRecord(ctx context.Context, table Table, id RecordKey, params *DeleteRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -5113,6 +5157,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
 	GetRecord(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RecordOptions List the methods
+	//
+	// Says in `Allow` which methods a record takes, whatever the caller may do.
+	//
+	// Corresponds with OPTIONS /api/v1/tables/{table}/{id} (the `RecordOptions` operationId).
+	RecordOptions(ctx context.Context, table Table, id RecordKey, params *RecordOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// UpdateRecordWithBody Update a record
 	//
@@ -5448,6 +5499,13 @@ type ClientInterface interface {
 	// Corresponds with GET /rest/v1/rpc/{function} (the `RestCallReadOnly` operationId).
 	RestCallReadOnly(ctx context.Context, function FunctionName, params *RestCallReadOnlyParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
+	// RestFunctionOptions List the methods
+	//
+	// Says in `Allow` which methods the function takes, whatever the caller may do.
+	//
+	// Corresponds with OPTIONS /rest/v1/rpc/{function} (the `RestFunctionOptions` operationId).
+	RestFunctionOptions(ctx context.Context, function FunctionName, params *RestFunctionOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
 	// RestCallWithBody Call a function or procedure
 	//
 	// Takes any type of body and a specified content type.
@@ -5478,6 +5536,13 @@ type ClientInterface interface {
 	//
 	// Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
 	RestList(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RestOptions List the methods
+	//
+	// Says in `Allow` which methods the relation takes, whatever the caller may do.
+	//
+	// Corresponds with OPTIONS /rest/v1/{table} (the `RestOptions` operationId).
+	RestOptions(ctx context.Context, table Table, params *RestOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// RestUpdateWithBody Update the rows that match
 	//
@@ -7120,6 +7185,23 @@ func (c *Client) CallFunctionReadOnly(ctx context.Context, function FunctionName
 	return c.Client.Do(req)
 }
 
+// FunctionOptions List the methods
+//
+// Says in `Allow` which methods the function takes, whatever the caller may do.
+//
+// Corresponds with OPTIONS /api/v1/rpc/{function} (the `FunctionOptions` operationId).
+func (c *Client) FunctionOptions(ctx context.Context, function FunctionName, params *FunctionOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewFunctionOptionsRequest(c.Server, function, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // CallFunctionWithBody Call a function or procedure
 //
 // The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
@@ -7287,6 +7369,23 @@ func (c *Client) ListRecords(ctx context.Context, table Table, params *ListRecor
 	return c.Client.Do(req)
 }
 
+// TableOptions List the methods
+//
+// Says in `Allow` which methods the relation takes, whatever the caller may do.
+//
+// Corresponds with OPTIONS /api/v1/tables/{table} (the `TableOptions` operationId).
+func (c *Client) TableOptions(ctx context.Context, table Table, params *TableOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewTableOptionsRequest(c.Server, table, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // UpdateRecordsWithBody Update the records that match
 //
 // Sets the given columns of every record that matches the filters; without a filter it is refused, unless
@@ -7417,7 +7516,7 @@ func (c *Client) CreateRecords(ctx context.Context, table Table, params *CreateR
 
 // DeleteRecord Delete a record
 //
-// Deletes the record and answers with it.
+// Deletes the record. The answer has it with `Prefer: return=representation` or `select`, and nothing without.
 //
 // Corresponds with DELETE /api/v1/tables/{table}/{id} (the `DeleteRecord` operationId).
 func (c *Client) DeleteRecord(ctx context.Context, table Table, id RecordKey, params *DeleteRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -7439,6 +7538,23 @@ func (c *Client) DeleteRecord(ctx context.Context, table Table, id RecordKey, pa
 // Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
 func (c *Client) GetRecord(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetRecordRequest(c.Server, table, id, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RecordOptions List the methods
+//
+// Says in `Allow` which methods a record takes, whatever the caller may do.
+//
+// Corresponds with OPTIONS /api/v1/tables/{table}/{id} (the `RecordOptions` operationId).
+func (c *Client) RecordOptions(ctx context.Context, table Table, id RecordKey, params *RecordOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRecordOptionsRequest(c.Server, table, id, params)
 	if err != nil {
 		return nil, err
 	}
@@ -8093,6 +8209,23 @@ func (c *Client) RestCallReadOnly(ctx context.Context, function FunctionName, pa
 	return c.Client.Do(req)
 }
 
+// RestFunctionOptions List the methods
+//
+// Says in `Allow` which methods the function takes, whatever the caller may do.
+//
+// Corresponds with OPTIONS /rest/v1/rpc/{function} (the `RestFunctionOptions` operationId).
+func (c *Client) RestFunctionOptions(ctx context.Context, function FunctionName, params *RestFunctionOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestFunctionOptionsRequest(c.Server, function, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
 // RestCallWithBody Call a function or procedure
 //
 // Takes any type of body and a specified content type.
@@ -8164,6 +8297,23 @@ func (c *Client) RestDelete(ctx context.Context, table Table, params *RestDelete
 // Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
 func (c *Client) RestList(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewRestListRequest(c.Server, table, params)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RestOptions List the methods
+//
+// Says in `Allow` which methods the relation takes, whatever the caller may do.
+//
+// Corresponds with OPTIONS /rest/v1/{table} (the `RestOptions` operationId).
+func (c *Client) RestOptions(ctx context.Context, table Table, params *RestOptionsParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRestOptionsRequest(c.Server, table, params)
 	if err != nil {
 		return nil, err
 	}
@@ -11320,6 +11470,55 @@ func NewCallFunctionReadOnlyRequest(server string, function FunctionName, params
 	return req, nil
 }
 
+// NewFunctionOptionsRequest constructs an http.Request for the FunctionOptions method
+func NewFunctionOptionsRequest(server string, function FunctionName, params *FunctionOptionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "function", function, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/rpc/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodOptions, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewCallFunctionRequest calls the generic CallFunction builder with application/json body
 func NewCallFunctionRequest(server string, function FunctionName, params *CallFunctionParams, body CallFunctionJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -11841,6 +12040,55 @@ func NewListRecordsRequest(server string, table Table, params *ListRecordsParams
 	return req, nil
 }
 
+// NewTableOptionsRequest constructs an http.Request for the TableOptions method
+func NewTableOptionsRequest(server string, table Table, params *TableOptionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodOptions, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewUpdateRecordsRequest calls the generic UpdateRecords builder with application/json body
 func NewUpdateRecordsRequest(server string, table Table, params *UpdateRecordsParams, body UpdateRecordsJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -12355,6 +12603,62 @@ func NewGetRecordRequest(server string, table Table, id RecordKey, params *GetRe
 			}
 
 			req.Header.Set("X-Branch", headerParam2)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRecordOptionsRequest constructs an http.Request for the RecordOptions method
+func NewRecordOptionsRequest(server string, table Table, id RecordKey, params *RecordOptionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	var pathParam1 string
+
+	pathParam1, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/tables/%s/%s", pathParam0, pathParam1)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodOptions, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
 		}
 
 	}
@@ -13515,6 +13819,55 @@ func NewRestCallReadOnlyRequest(server string, function FunctionName, params *Re
 	return req, nil
 }
 
+// NewRestFunctionOptionsRequest constructs an http.Request for the RestFunctionOptions method
+func NewRestFunctionOptionsRequest(server string, function FunctionName, params *RestFunctionOptionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "function", function, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/rpc/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodOptions, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
+		}
+
+	}
+
+	return req, nil
+}
+
 // NewRestCallRequest calls the generic RestCall builder with application/json body
 func NewRestCallRequest(server string, function FunctionName, params *RestCallParams, body RestCallJSONRequestBody) (*http.Request, error) {
 	var bodyReader io.Reader
@@ -13885,6 +14238,55 @@ func NewRestListRequest(server string, table Table, params *RestListParams) (*ht
 			}
 
 			req.Header.Set("X-Branch", headerParam3)
+		}
+
+	}
+
+	return req, nil
+}
+
+// NewRestOptionsRequest constructs an http.Request for the RestOptions method
+func NewRestOptionsRequest(server string, table Table, params *RestOptionsParams) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "table", table, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/rest/v1/%s", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodOptions, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	if params != nil {
+
+		if params.XBranch != nil {
+			var headerParam0 string
+
+			headerParam0, err = runtime.StyleParamWithOptions("simple", false, "X-Branch", *params.XBranch, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationHeader, Type: "string", Format: ""})
+			if err != nil {
+				return nil, err
+			}
+
+			req.Header.Set("X-Branch", headerParam0)
 		}
 
 	}
@@ -15191,6 +15593,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/rpc/{function} (the `CallFunctionReadOnly` operationId).
 	CallFunctionReadOnlyWithResponse(ctx context.Context, function FunctionName, params *CallFunctionReadOnlyParams, reqEditors ...RequestEditorFn) (*CallFunctionReadOnlyResponse, error)
 
+	// FunctionOptionsWithResponse List the methods
+	//
+	// Says in `Allow` which methods the function takes, whatever the caller may do.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with OPTIONS /api/v1/rpc/{function} (the `FunctionOptions` operationId).
+	FunctionOptionsWithResponse(ctx context.Context, function FunctionName, params *FunctionOptionsParams, reqEditors ...RequestEditorFn) (*FunctionOptionsResponse, error)
+
 	// CallFunctionWithBodyWithResponse Call a function or procedure
 	//
 	// The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
@@ -15284,6 +15695,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /api/v1/tables/{table} (the `ListRecords` operationId).
 	ListRecordsWithResponse(ctx context.Context, table Table, params *ListRecordsParams, reqEditors ...RequestEditorFn) (*ListRecordsResponse, error)
 
+	// TableOptionsWithResponse List the methods
+	//
+	// Says in `Allow` which methods the relation takes, whatever the caller may do.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with OPTIONS /api/v1/tables/{table} (the `TableOptions` operationId).
+	TableOptionsWithResponse(ctx context.Context, table Table, params *TableOptionsParams, reqEditors ...RequestEditorFn) (*TableOptionsResponse, error)
+
 	// UpdateRecordsWithBodyWithResponse Update the records that match
 	//
 	// Sets the given columns of every record that matches the filters; without a filter it is refused, unless
@@ -15354,7 +15774,7 @@ type ClientWithResponsesInterface interface {
 
 	// DeleteRecordWithResponse Delete a record
 	//
-	// Deletes the record and answers with it.
+	// Deletes the record. The answer has it with `Prefer: return=representation` or `select`, and nothing without.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15369,6 +15789,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /api/v1/tables/{table}/{id} (the `GetRecord` operationId).
 	GetRecordWithResponse(ctx context.Context, table Table, id RecordKey, params *GetRecordParams, reqEditors ...RequestEditorFn) (*GetRecordResponse, error)
+
+	// RecordOptionsWithResponse List the methods
+	//
+	// Says in `Allow` which methods a record takes, whatever the caller may do.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with OPTIONS /api/v1/tables/{table}/{id} (the `RecordOptions` operationId).
+	RecordOptionsWithResponse(ctx context.Context, table Table, id RecordKey, params *RecordOptionsParams, reqEditors ...RequestEditorFn) (*RecordOptionsResponse, error)
 
 	// UpdateRecordWithBodyWithResponse Update a record
 	//
@@ -15722,6 +16151,15 @@ type ClientWithResponsesInterface interface {
 	// Corresponds with GET /rest/v1/rpc/{function} (the `RestCallReadOnly` operationId).
 	RestCallReadOnlyWithResponse(ctx context.Context, function FunctionName, params *RestCallReadOnlyParams, reqEditors ...RequestEditorFn) (*RestCallReadOnlyResponse, error)
 
+	// RestFunctionOptionsWithResponse List the methods
+	//
+	// Says in `Allow` which methods the function takes, whatever the caller may do.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with OPTIONS /rest/v1/rpc/{function} (the `RestFunctionOptions` operationId).
+	RestFunctionOptionsWithResponse(ctx context.Context, function FunctionName, params *RestFunctionOptionsParams, reqEditors ...RequestEditorFn) (*RestFunctionOptionsResponse, error)
+
 	// RestCallWithBodyWithResponse Call a function or procedure
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -15756,6 +16194,15 @@ type ClientWithResponsesInterface interface {
 	//
 	// Corresponds with GET /rest/v1/{table} (the `RestList` operationId).
 	RestListWithResponse(ctx context.Context, table Table, params *RestListParams, reqEditors ...RequestEditorFn) (*RestListResponse, error)
+
+	// RestOptionsWithResponse List the methods
+	//
+	// Says in `Allow` which methods the relation takes, whatever the caller may do.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with OPTIONS /rest/v1/{table} (the `RestOptions` operationId).
+	RestOptionsWithResponse(ctx context.Context, table Table, params *RestOptionsParams, reqEditors ...RequestEditorFn) (*RestOptionsResponse, error)
 
 	// RestUpdateWithBodyWithResponse Update the rows that match
 	//
@@ -21381,6 +21828,11 @@ type CallFunctionReadOnlyResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// CallFunctionReadOnlyResponse416Headers the declared response headers of an HTTP 416 response for CallFunctionReadOnly
+type CallFunctionReadOnlyResponse416Headers struct {
+	ContentRange *string
+}
+
 // CallFunctionReadOnlyResponse503Headers the declared response headers of an HTTP 503 response for CallFunctionReadOnly
 type CallFunctionReadOnlyResponse503Headers struct {
 	RetryAfter int
@@ -21423,6 +21875,8 @@ type CallFunctionReadOnlyResponse struct {
 	Headers206 *CallFunctionReadOnlyResponse206Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *CallFunctionReadOnlyResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *CallFunctionReadOnlyResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *CallFunctionReadOnlyResponse503Headers
 }
@@ -21515,6 +21969,110 @@ func (r CallFunctionReadOnlyResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r CallFunctionReadOnlyResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// FunctionOptionsResponse200Headers the declared response headers of an HTTP 200 response for FunctionOptions
+type FunctionOptionsResponse200Headers struct {
+	Allow *string
+}
+
+// FunctionOptionsResponse401Headers the declared response headers of an HTTP 401 response for FunctionOptions
+type FunctionOptionsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// FunctionOptionsResponse503Headers the declared response headers of an HTTP 503 response for FunctionOptions
+type FunctionOptionsResponse503Headers struct {
+	RetryAfter int
+}
+
+type FunctionOptionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *FunctionOptionsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *FunctionOptionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *FunctionOptionsResponse503Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r FunctionOptionsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r FunctionOptionsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r FunctionOptionsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r FunctionOptionsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r FunctionOptionsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r FunctionOptionsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r FunctionOptionsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r FunctionOptionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r FunctionOptionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r FunctionOptionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r FunctionOptionsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -22052,6 +22610,11 @@ type ListRecordsResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// ListRecordsResponse416Headers the declared response headers of an HTTP 416 response for ListRecords
+type ListRecordsResponse416Headers struct {
+	ContentRange *string
+}
+
 // ListRecordsResponse503Headers the declared response headers of an HTTP 503 response for ListRecords
 type ListRecordsResponse503Headers struct {
 	RetryAfter int
@@ -22094,6 +22657,8 @@ type ListRecordsResponse struct {
 	Headers304 *ListRecordsResponse304Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *ListRecordsResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *ListRecordsResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *ListRecordsResponse503Headers
 }
@@ -22186,6 +22751,110 @@ func (r ListRecordsResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r ListRecordsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// TableOptionsResponse200Headers the declared response headers of an HTTP 200 response for TableOptions
+type TableOptionsResponse200Headers struct {
+	Allow *string
+}
+
+// TableOptionsResponse401Headers the declared response headers of an HTTP 401 response for TableOptions
+type TableOptionsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// TableOptionsResponse503Headers the declared response headers of an HTTP 503 response for TableOptions
+type TableOptionsResponse503Headers struct {
+	RetryAfter int
+}
+
+type TableOptionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *TableOptionsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *TableOptionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *TableOptionsResponse503Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r TableOptionsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r TableOptionsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r TableOptionsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r TableOptionsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r TableOptionsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r TableOptionsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r TableOptionsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r TableOptionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r TableOptionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r TableOptionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r TableOptionsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -22737,6 +23406,110 @@ func (r GetRecordResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetRecordResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RecordOptionsResponse200Headers the declared response headers of an HTTP 200 response for RecordOptions
+type RecordOptionsResponse200Headers struct {
+	Allow *string
+}
+
+// RecordOptionsResponse401Headers the declared response headers of an HTTP 401 response for RecordOptions
+type RecordOptionsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RecordOptionsResponse503Headers the declared response headers of an HTTP 503 response for RecordOptions
+type RecordOptionsResponse503Headers struct {
+	RetryAfter int
+}
+
+type RecordOptionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *TableBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *TableUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *TableForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *TableNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *TableNotAcceptable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *TableUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *TableFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RecordOptionsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RecordOptionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RecordOptionsResponse503Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RecordOptionsResponse) GetJSON400() *TableBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RecordOptionsResponse) GetJSON401() *TableUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RecordOptionsResponse) GetJSON403() *TableForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RecordOptionsResponse) GetJSON404() *TableNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RecordOptionsResponse) GetJSON406() *TableNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RecordOptionsResponse) GetJSON503() *TableUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RecordOptionsResponse) GetJSONDefault() *TableFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RecordOptionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RecordOptionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RecordOptionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RecordOptionsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -24272,6 +25045,11 @@ type RestCallReadOnlyResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// RestCallReadOnlyResponse416Headers the declared response headers of an HTTP 416 response for RestCallReadOnly
+type RestCallReadOnlyResponse416Headers struct {
+	ContentRange *string
+}
+
 // RestCallReadOnlyResponse503Headers the declared response headers of an HTTP 503 response for RestCallReadOnly
 type RestCallReadOnlyResponse503Headers struct {
 	RetryAfter int
@@ -24314,6 +25092,8 @@ type RestCallReadOnlyResponse struct {
 	Headers206 *RestCallReadOnlyResponse206Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestCallReadOnlyResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestCallReadOnlyResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestCallReadOnlyResponse503Headers
 }
@@ -24412,6 +25192,110 @@ func (r RestCallReadOnlyResponse) ContentType() string {
 	return ""
 }
 
+// RestFunctionOptionsResponse200Headers the declared response headers of an HTTP 200 response for RestFunctionOptions
+type RestFunctionOptionsResponse200Headers struct {
+	Allow *string
+}
+
+// RestFunctionOptionsResponse401Headers the declared response headers of an HTTP 401 response for RestFunctionOptions
+type RestFunctionOptionsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestFunctionOptionsResponse503Headers the declared response headers of an HTTP 503 response for RestFunctionOptions
+type RestFunctionOptionsResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestFunctionOptionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestFunctionOptionsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestFunctionOptionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestFunctionOptionsResponse503Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestFunctionOptionsResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestFunctionOptionsResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestFunctionOptionsResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestFunctionOptionsResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestFunctionOptionsResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestFunctionOptionsResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestFunctionOptionsResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestFunctionOptionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestFunctionOptionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestFunctionOptionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestFunctionOptionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RestCallResponse200Headers the declared response headers of an HTTP 200 response for RestCall
 type RestCallResponse200Headers struct {
 	ContentRange      *string
@@ -24433,6 +25317,11 @@ type RestCallResponse206Headers struct {
 // RestCallResponse401Headers the declared response headers of an HTTP 401 response for RestCall
 type RestCallResponse401Headers struct {
 	WWWAuthenticate string
+}
+
+// RestCallResponse416Headers the declared response headers of an HTTP 416 response for RestCall
+type RestCallResponse416Headers struct {
+	ContentRange *string
 }
 
 // RestCallResponse503Headers the declared response headers of an HTTP 503 response for RestCall
@@ -24479,6 +25368,8 @@ type RestCallResponse struct {
 	Headers206 *RestCallResponse206Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestCallResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestCallResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestCallResponse503Headers
 }
@@ -24599,6 +25490,11 @@ type RestDeleteResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// RestDeleteResponse416Headers the declared response headers of an HTTP 416 response for RestDelete
+type RestDeleteResponse416Headers struct {
+	ContentRange *string
+}
+
 // RestDeleteResponse503Headers the declared response headers of an HTTP 503 response for RestDelete
 type RestDeleteResponse503Headers struct {
 	RetryAfter int
@@ -24633,6 +25529,8 @@ type RestDeleteResponse struct {
 	Headers204 *RestDeleteResponse204Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestDeleteResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestDeleteResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestDeleteResponse503Headers
 }
@@ -24737,6 +25635,11 @@ type RestListResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// RestListResponse416Headers the declared response headers of an HTTP 416 response for RestList
+type RestListResponse416Headers struct {
+	ContentRange *string
+}
+
 // RestListResponse503Headers the declared response headers of an HTTP 503 response for RestList
 type RestListResponse503Headers struct {
 	RetryAfter int
@@ -24779,6 +25682,8 @@ type RestListResponse struct {
 	Headers206 *RestListResponse206Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestListResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestListResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestListResponse503Headers
 }
@@ -24882,6 +25787,110 @@ func (r RestListResponse) ContentType() string {
 	return ""
 }
 
+// RestOptionsResponse200Headers the declared response headers of an HTTP 200 response for RestOptions
+type RestOptionsResponse200Headers struct {
+	Allow *string
+}
+
+// RestOptionsResponse401Headers the declared response headers of an HTTP 401 response for RestOptions
+type RestOptionsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RestOptionsResponse503Headers the declared response headers of an HTTP 503 response for RestOptions
+type RestOptionsResponse503Headers struct {
+	RetryAfter int
+}
+
+type RestOptionsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *RestBadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *RestUnauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *RestForbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *RestNotFound
+	// JSON406 the response for an HTTP 406 `application/json` response
+	JSON406 *RestNotAcceptable
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *RestUnavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *RestFailure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RestOptionsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RestOptionsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RestOptionsResponse503Headers
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RestOptionsResponse) GetJSON400() *RestBadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RestOptionsResponse) GetJSON401() *RestUnauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RestOptionsResponse) GetJSON403() *RestForbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RestOptionsResponse) GetJSON404() *RestNotFound {
+	return r.JSON404
+}
+
+// GetJSON406 returns the response for an HTTP 406 `application/json` response
+func (r RestOptionsResponse) GetJSON406() *RestNotAcceptable {
+	return r.JSON406
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RestOptionsResponse) GetJSON503() *RestUnavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RestOptionsResponse) GetJSONDefault() *RestFailure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RestOptionsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RestOptionsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RestOptionsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RestOptionsResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
 // RestUpdateResponse200Headers the declared response headers of an HTTP 200 response for RestUpdate
 type RestUpdateResponse200Headers struct {
 	ContentRange      *string
@@ -24897,6 +25906,11 @@ type RestUpdateResponse204Headers struct {
 // RestUpdateResponse401Headers the declared response headers of an HTTP 401 response for RestUpdate
 type RestUpdateResponse401Headers struct {
 	WWWAuthenticate string
+}
+
+// RestUpdateResponse416Headers the declared response headers of an HTTP 416 response for RestUpdate
+type RestUpdateResponse416Headers struct {
+	ContentRange *string
 }
 
 // RestUpdateResponse503Headers the declared response headers of an HTTP 503 response for RestUpdate
@@ -24937,6 +25951,8 @@ type RestUpdateResponse struct {
 	Headers204 *RestUpdateResponse204Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestUpdateResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestUpdateResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestUpdateResponse503Headers
 }
@@ -25049,6 +26065,11 @@ type RestInsertResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// RestInsertResponse416Headers the declared response headers of an HTTP 416 response for RestInsert
+type RestInsertResponse416Headers struct {
+	ContentRange *string
+}
+
 // RestInsertResponse503Headers the declared response headers of an HTTP 503 response for RestInsert
 type RestInsertResponse503Headers struct {
 	RetryAfter int
@@ -25089,6 +26110,8 @@ type RestInsertResponse struct {
 	Headers201 *RestInsertResponse201Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestInsertResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestInsertResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestInsertResponse503Headers
 }
@@ -25212,6 +26235,11 @@ type RestUpsertResponse401Headers struct {
 	WWWAuthenticate string
 }
 
+// RestUpsertResponse416Headers the declared response headers of an HTTP 416 response for RestUpsert
+type RestUpsertResponse416Headers struct {
+	ContentRange *string
+}
+
 // RestUpsertResponse503Headers the declared response headers of an HTTP 503 response for RestUpsert
 type RestUpsertResponse503Headers struct {
 	RetryAfter int
@@ -25254,6 +26282,8 @@ type RestUpsertResponse struct {
 	Headers204 *RestUpsertResponse204Headers
 	// Headers401 the parsed response headers for an HTTP 401 response
 	Headers401 *RestUpsertResponse401Headers
+	// Headers416 the parsed response headers for an HTTP 416 response
+	Headers416 *RestUpsertResponse416Headers
 	// Headers503 the parsed response headers for an HTTP 503 response
 	Headers503 *RestUpsertResponse503Headers
 }
@@ -26686,6 +27716,21 @@ func (c *ClientWithResponses) CallFunctionReadOnlyWithResponse(ctx context.Conte
 	return ParseCallFunctionReadOnlyResponse(rsp)
 }
 
+// FunctionOptionsWithResponse List the methods
+//
+// Says in `Allow` which methods the function takes, whatever the caller may do.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with OPTIONS /api/v1/rpc/{function} (the `FunctionOptions` operationId).
+func (c *ClientWithResponses) FunctionOptionsWithResponse(ctx context.Context, function FunctionName, params *FunctionOptionsParams, reqEditors ...RequestEditorFn) (*FunctionOptionsResponse, error) {
+	rsp, err := c.FunctionOptions(ctx, function, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseFunctionOptionsResponse(rsp)
+}
+
 // CallFunctionWithBodyWithResponse Call a function or procedure
 //
 // The body is an object with the arguments by name; without arguments it may be left out. A function with one unnamed
@@ -26827,6 +27872,21 @@ func (c *ClientWithResponses) ListRecordsWithResponse(ctx context.Context, table
 	return ParseListRecordsResponse(rsp)
 }
 
+// TableOptionsWithResponse List the methods
+//
+// Says in `Allow` which methods the relation takes, whatever the caller may do.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with OPTIONS /api/v1/tables/{table} (the `TableOptions` operationId).
+func (c *ClientWithResponses) TableOptionsWithResponse(ctx context.Context, table Table, params *TableOptionsParams, reqEditors ...RequestEditorFn) (*TableOptionsResponse, error) {
+	rsp, err := c.TableOptions(ctx, table, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseTableOptionsResponse(rsp)
+}
+
 // UpdateRecordsWithBodyWithResponse Update the records that match
 //
 // Sets the given columns of every record that matches the filters; without a filter it is refused, unless
@@ -26933,7 +27993,7 @@ func (c *ClientWithResponses) CreateRecordsWithResponse(ctx context.Context, tab
 
 // DeleteRecordWithResponse Delete a record
 //
-// Deletes the record and answers with it.
+// Deletes the record. The answer has it with `Prefer: return=representation` or `select`, and nothing without.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26959,6 +28019,21 @@ func (c *ClientWithResponses) GetRecordWithResponse(ctx context.Context, table T
 		return nil, err
 	}
 	return ParseGetRecordResponse(rsp)
+}
+
+// RecordOptionsWithResponse List the methods
+//
+// Says in `Allow` which methods a record takes, whatever the caller may do.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with OPTIONS /api/v1/tables/{table}/{id} (the `RecordOptions` operationId).
+func (c *ClientWithResponses) RecordOptionsWithResponse(ctx context.Context, table Table, id RecordKey, params *RecordOptionsParams, reqEditors ...RequestEditorFn) (*RecordOptionsResponse, error) {
+	rsp, err := c.RecordOptions(ctx, table, id, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRecordOptionsResponse(rsp)
 }
 
 // UpdateRecordWithBodyWithResponse Update a record
@@ -27499,6 +28574,21 @@ func (c *ClientWithResponses) RestCallReadOnlyWithResponse(ctx context.Context, 
 	return ParseRestCallReadOnlyResponse(rsp)
 }
 
+// RestFunctionOptionsWithResponse List the methods
+//
+// Says in `Allow` which methods the function takes, whatever the caller may do.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with OPTIONS /rest/v1/rpc/{function} (the `RestFunctionOptions` operationId).
+func (c *ClientWithResponses) RestFunctionOptionsWithResponse(ctx context.Context, function FunctionName, params *RestFunctionOptionsParams, reqEditors ...RequestEditorFn) (*RestFunctionOptionsResponse, error) {
+	rsp, err := c.RestFunctionOptions(ctx, function, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestFunctionOptionsResponse(rsp)
+}
+
 // RestCallWithBodyWithResponse Call a function or procedure
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
@@ -27562,6 +28652,21 @@ func (c *ClientWithResponses) RestListWithResponse(ctx context.Context, table Ta
 		return nil, err
 	}
 	return ParseRestListResponse(rsp)
+}
+
+// RestOptionsWithResponse List the methods
+//
+// Says in `Allow` which methods the relation takes, whatever the caller may do.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with OPTIONS /rest/v1/{table} (the `RestOptions` operationId).
+func (c *ClientWithResponses) RestOptionsWithResponse(ctx context.Context, table Table, params *RestOptionsParams, reqEditors ...RequestEditorFn) (*RestOptionsResponse, error) {
+	rsp, err := c.RestOptions(ctx, table, params, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRestOptionsResponse(rsp)
 }
 
 // RestUpdateWithBodyWithResponse Update the rows that match
@@ -33090,8 +34195,122 @@ func ParseCallFunctionReadOnlyResponse(rsp *http.Response) (*CallFunctionReadOnl
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers CallFunctionReadOnlyResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers CallFunctionReadOnlyResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseFunctionOptionsResponse parses an HTTP response from a FunctionOptionsWithResponse call
+func ParseFunctionOptionsResponse(rsp *http.Response) (*FunctionOptionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &FunctionOptionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers FunctionOptionsResponse200Headers
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers FunctionOptionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers FunctionOptionsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -33845,8 +35064,122 @@ func ParseListRecordsResponse(rsp *http.Response) (*ListRecordsResponse, error) 
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers ListRecordsResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers ListRecordsResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseTableOptionsResponse parses an HTTP response from a TableOptionsWithResponse call
+func ParseTableOptionsResponse(rsp *http.Response) (*TableOptionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &TableOptionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers TableOptionsResponse200Headers
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers TableOptionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers TableOptionsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -34476,6 +35809,110 @@ func ParseGetRecordResponse(rsp *http.Response) (*GetRecordResponse, error) {
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetRecordResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRecordOptionsResponse parses an HTTP response from a RecordOptionsWithResponse call
+func ParseRecordOptionsResponse(rsp *http.Response) (*RecordOptionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RecordOptionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest TableBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest TableUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest TableForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest TableNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest TableNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest TableUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest TableFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RecordOptionsResponse200Headers
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers RecordOptionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RecordOptionsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -36194,8 +37631,122 @@ func ParseRestCallReadOnlyResponse(rsp *http.Response) (*RestCallReadOnlyRespons
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestCallReadOnlyResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestCallReadOnlyResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestFunctionOptionsResponse parses an HTTP response from a RestFunctionOptionsWithResponse call
+func ParseRestFunctionOptionsResponse(rsp *http.Response) (*RestFunctionOptionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestFunctionOptionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestFunctionOptionsResponse200Headers
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestFunctionOptionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestFunctionOptionsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -36394,6 +37945,16 @@ func ParseRestCallResponse(rsp *http.Response) (*RestCallResponse, error) {
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestCallResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestCallResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -36546,6 +38107,16 @@ func ParseRestDeleteResponse(rsp *http.Response) (*RestDeleteResponse, error) {
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestDeleteResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestDeleteResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -36754,8 +38325,122 @@ func ParseRestListResponse(rsp *http.Response) (*RestListResponse, error) {
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestListResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestListResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRestOptionsResponse parses an HTTP response from a RestOptionsWithResponse call
+func ParseRestOptionsResponse(rsp *http.Response) (*RestOptionsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RestOptionsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		break // No content-type
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest RestBadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest RestUnauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest RestForbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest RestNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 406:
+		var dest RestNotAcceptable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON406 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest RestUnavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest RestFailure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RestOptionsResponse200Headers
+		if values := rsp.Header.Values("Allow"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Allow", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.Allow = &value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers RestOptionsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RestOptionsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
@@ -36920,6 +38605,16 @@ func ParseRestUpdateResponse(rsp *http.Response) (*RestUpdateResponse, error) {
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestUpdateResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestUpdateResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -37107,6 +38802,16 @@ func ParseRestInsertResponse(rsp *http.Response) (*RestInsertResponse, error) {
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestInsertResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestInsertResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
@@ -37314,6 +39019,16 @@ func ParseRestUpsertResponse(rsp *http.Response) (*RestUpsertResponse, error) {
 			headers.WWWAuthenticate = value
 		}
 		response.Headers401 = &headers
+	case rsp.StatusCode == 416:
+		var headers RestUpsertResponse416Headers
+		if values := rsp.Header.Values("Content-Range"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Content-Range", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: false, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.ContentRange = &value
+		}
+		response.Headers416 = &headers
 	case rsp.StatusCode == 503:
 		var headers RestUpsertResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {

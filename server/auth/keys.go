@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -52,6 +53,8 @@ type Keys struct {
 	cache map[[32]byte]cachedKey
 	// forgotten counts calls of Forget, so that what was read before one is not remembered after it.
 	forgotten uint64
+
+	configured atomic.Pointer[[32]byte] // hash of the service key that is configured; nil for none
 }
 
 type cachedKey struct {
@@ -138,6 +141,13 @@ func (k *Keys) lookup(ctx context.Context, hash [32]byte) (db.GetAPIKeyByHashRow
 		k.cache[hash] = cachedKey{row, fetched}
 	}
 	return row, nil
+}
+
+// Configured reports whether a secret is the service key that EnsureServiceKey was given. It need not have the form of a
+// key, so that it can be told from an access token by itself only; whether it is valid is for Verify.
+func (k *Keys) Configured(secret string) bool {
+	hash := k.configured.Load()
+	return hash != nil && sha256.Sum256([]byte(secret)) == *hash
 }
 
 // CreateParams describe a key to make.
@@ -274,6 +284,7 @@ func (k *Keys) EnsureServiceKey(ctx context.Context, given string) (made string,
 		if err := CheckServiceKey(given); err != nil {
 			return "", err
 		}
+		k.configured.Store(new(sha256.Sum256([]byte(given))))
 		row := db.InsertAPIKeyParams{Type: db.KeyTypeService, Name: "from the environment", Scopes: []string{}}
 		_, err = insertKey(ctx, db.New(k.pool), row, given)
 		if errors.Is(err, pgx.ErrNoRows) { // known already; a revoked one stays revoked

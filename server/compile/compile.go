@@ -54,6 +54,10 @@ type Context struct {
 	Namespace string
 	// MaxRows bounds the rows of a result; 0 for no bound.
 	MaxRows int64
+	// CountMost is where Count stops counting rows; 0 for no bound.
+	CountMost int64
+	// CountPlan has Count explain the rows that it would count, for PostgreSQL's estimate of their number.
+	CountPlan bool
 	// DenyAggregates refuses aggregate functions (PGRST123).
 	DenyAggregates bool
 	// DenyVolatile refuses computed columns and relationships whose function is volatile: it may do more than read.

@@ -262,6 +262,11 @@ func (e *embed) writeLink(and func()) {
 	if r.Junction != nil {
 		here = e.junction
 	}
+	if r.Function != nil && !r.Function.ReturnsSet {
+		// One that returns NULL makes a row of NULLs in FROM.
+		and()
+		b.writeAll("not (", here, ".* is null)")
+	}
 	for _, pair := range r.Columns {
 		and()
 		b.writeAll(here, ".", quote(pair.To), " = ", e.parent.ref(pair.From))

@@ -44,6 +44,8 @@ func TestEmbeds(t *testing.T) {
 		{"authors", "select=id,mentor:mentor_id(name),pupils:authors!authors_mentor_id_fkey(id)&order=id&pupils.order=id", `[
 			{"id":1,"mentor":null,"pupils":[{"id":2},{"id":3}]},{"id":2,"mentor":{"name":"Ann"},"pupils":[{"id":4}]},
 			{"id":3,"mentor":{"name":"Ann"},"pupils":[]},{"id":4,"mentor":{"name":"Bob"},"pupils":[]}]`},
+		{"authors", "select=id,pupils:authors!mentor_id(id,pupils:authors!mentor_id(id))&id=eq.1&pupils.order=id", `[
+			{"id":1,"pupils":[{"id":2,"pupils":[{"id":4}]},{"id":3,"pupils":[]}]}]`},
 		{"authors", "select=id,mentor:mentor_id(name,mentor:mentor_id(name))&id=eq.4", `[{"id":4,"mentor":{"name":"Bob","mentor":{"name":"Ann"}}}]`},
 		// views
 		{"popular", "select=id,author:happy_authors(name),comments(id)&order=id&comments.order=id", `[

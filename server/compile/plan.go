@@ -50,6 +50,9 @@ func (l *level) embedItems(depth int) {
 		}
 		e := &embed{item: item, parent: l, relationship: r, join: "e" + n}
 		e.level = level{c: l.c, rel: r.To, alias: "t" + n, items: item.Select, embed: e}
+		if !r.One {
+			e.maxRows = l.c.MaxRows
+		}
 		if r.Junction != nil {
 			e.junction = "j" + n
 		}

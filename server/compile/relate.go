@@ -69,15 +69,13 @@ func (l *level) candidates(target, hint string) []*introspect.Relationship {
 }
 
 // byRelation chooses among the relationships to a relation that was named. The key of a relation that refers to itself
-// leads both ways: the relation's name means the many, the column's name the one.
+// leads both ways: the relation's name means the many, whatever the hint, the column's name alone the one.
 func byRelation(found []*introspect.Relationship, hint string) []*introspect.Relationship {
-	if hint != "" {
-		return applyHint(found, hint)
+	many := pick(found, func(r *introspect.Relationship) bool { return !r.Outgoing || r.From != r.To })
+	if hinted := applyHint(many, hint); len(hinted) > 0 {
+		return hinted
 	}
-	if many := pick(found, func(r *introspect.Relationship) bool { return !r.Outgoing || r.From != r.To }); len(many) > 0 {
-		return many
-	}
-	return found
+	return applyHint(found, hint)
 }
 
 func pick(from []*introspect.Relationship, fits func(*introspect.Relationship) bool) (fitting []*introspect.Relationship) {

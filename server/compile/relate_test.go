@@ -90,7 +90,7 @@ func TestHints(t *testing.T) {
 		{"tags", "select=p:posts!post_tags(id)&id=eq.1", `[{"p":[{"id":1}]}]`},
 		{"tags", "select=p:posts!post_id(id)&id=eq.1", `[{"p":[{"id":1}]}]`},
 		{"authors", "select=a:authors!followed_id(id)&id=eq.2", `[{"a":[{"id":1}]}]`},
-		{"authors", "select=a:authors!mentor_id(id)&id=eq.2", `[{"a":{"id":1}}]`},
+		{"authors", "select=a:authors!mentor_id(id)&id=eq.2", `[{"a":[{"id":4}]}]`},
 		{"authors", "select=a:authors_mentor_id_fkey(id)&id=eq.2", `[{"a":{"id":1}}]`},
 		{"authors", "select=a:authors!authors_mentor_id_fkey(id)&id=eq.2", `[{"a":[{"id":4}]}]`},
 	})

@@ -59,7 +59,7 @@ func (c Context) Replace(rel *introspect.Relation, q *query.Request, r Replace) 
 	values := make([]string, len(columns))
 	err = r.Body.each(func(_ int, members []member) error {
 		for i, column := range columns {
-			value, err := memberValue(members, column, r.Body.Text)
+			value, _, err := memberValue(members, column, r.Body.Text)
 			if err != nil {
 				return err
 			}

@@ -193,13 +193,27 @@ func (l *level) count(q *query.Request) (*Statement, error) {
 		return nil, b.err
 	}
 	l.order, l.limit, l.offset, l.maxRows = nil, nil, nil, 0
+	begin, end := "select count(*) from (", ") d"
+	if l.c.CountPlan {
+		b.write("explain (format json) ")
+		begin, end = "", ""
+	}
 	l.writeWith()
-	if l.distinct != nil || l.hasAggregates() {
+	switch {
+	case l.distinct != nil || l.hasAggregates():
 		l.resolve()
-		b.write("select count(*) from (")
+		b.write(begin)
 		l.write(columnMode)
-		b.write(") d")
-	} else {
+		b.write(end)
+	case l.c.CountMost > 0 || l.c.CountPlan:
+		b.writeAll(begin, "select from ")
+		l.writeFrom()
+		l.writeWhere(false)
+		if l.c.CountMost > 0 {
+			b.writeAll(" limit ", strconv.FormatInt(l.c.CountMost, 10))
+		}
+		b.write(end)
+	default:
 		b.write("select count(*) from ")
 		l.writeFrom()
 		l.writeWhere(false)

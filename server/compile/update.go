@@ -16,7 +16,10 @@ type Update struct {
 	Body *Body
 	// Columns restrict the body to these keys (columns=); nil takes the keys that are there.
 	Columns []string
-	Return  Return
+	// MissingDefault has Update give the columns of Columns that the object does not have their defaults; otherwise they
+	// become NULL.
+	MissingDefault bool
+	Return         Return
 	// IfMatch is the xmin that a row must have to be changed; nil for any.
 	IfMatch *string
 	// Tell adds the hidden output of VersionColumn to a representation.
@@ -45,9 +48,13 @@ func (c Context) Update(rel *introspect.Relation, q *query.Request, u Update) (*
 	set := make([]string, len(columns))
 	err = u.Body.each(func(_ int, members []member) error {
 		for i, column := range columns {
-			value, err := memberValue(members, column, u.Body.Text)
+			value, present, err := memberValue(members, column, u.Body.Text)
 			if err != nil {
 				return err
+			}
+			if !present && u.MissingDefault {
+				set[i] = "default"
+				continue
 			}
 			set[i] = formOf(column.Type, u.Body.Text).decode(b.param(value), column.Type)
 		}
@@ -62,14 +69,15 @@ func (c Context) Update(rel *introspect.Relation, q *query.Request, u Update) (*
 	return c.update(&b, rel, q, assignments{columns: columns, values: set, more: extras{version: u.Tell}}, u.Return, u.IfMatch)
 }
 
-// memberValue is the encoded value of a column in a row; nil where the row has none.
-func memberValue(members []member, column *introspect.Column, text bool) ([]byte, error) {
+// memberValue is the encoded value of a column in a row, nil for NULL, and whether the row has one.
+func memberValue(members []member, column *introspect.Column, text bool) (value []byte, present bool, err error) {
 	for _, m := range members {
 		if m.name == column.Name {
-			return formOf(column.Type, text).encode(m.raw)
+			value, err = formOf(column.Type, text).encode(m.raw)
+			return value, true, err
 		}
 	}
-	return nil, nil
+	return nil, false, nil
 }
 
 // assignments are what an update sets, and under which conditions beside the filters.

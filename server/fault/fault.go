@@ -45,6 +45,8 @@ type Error struct {
 	Reasons []string
 	// RetryAfter is when to try again, for RateLimited and Unavailable; 0 where nothing is known.
 	RetryAfter time.Duration
+	// Headers are further headers of the answer, by name; nil for none.
+	Headers map[string]string
 	// Status overrides the HTTP status of the kind: a function of the user's database may raise any (PTxyz). 0 for none.
 	Status int
 }

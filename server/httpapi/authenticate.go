@@ -39,7 +39,7 @@ type credential struct {
 
 // credentials are all that a request has. A key may come as a bearer token, since clients of other platforms send theirs
 // so; what kind of secret it is shows by its prefix, which no access token has.
-func credentials(r *http.Request) []credential {
+func (a *API) credentials(r *http.Request) []credential {
 	var found []credential
 	for _, key := range []struct{ scheme, header string }{{"ServiceKey", "X-Service-Key"}, {"ClientKey", "X-Client-Key"}} {
 		for _, value := range r.Header.Values(key.header) {
@@ -52,23 +52,43 @@ func credentials(r *http.Request) []credential {
 			token = ""
 		}
 		c := credential{"BearerAuth", "Authorization", strings.TrimSpace(token)}
-		switch {
-		case strings.HasPrefix(c.secret, auth.ServiceKeyPrefix):
-			c.scheme, c.header = "ServiceKey", "a service key in Authorization"
-		case strings.HasPrefix(c.secret, auth.ClientKeyPrefix):
-			c.scheme, c.header = "ClientKey", "a client key in Authorization"
+		switch key := a.keyScheme(c.secret); {
+		case key == "ServiceKey":
+			c.scheme, c.header = key, "a service key in Authorization"
+		case key == "ClientKey":
+			c.scheme, c.header = key, "a client key in Authorization"
 		case strings.HasPrefix(c.secret, oauth.AccessTokenPrefix):
 			c.scheme, c.header = "MCPToken", "an access token for the MCP server"
 		}
 		found = append(found, c)
 	}
+	if len(found) > 0 {
+		return found
+	}
+	// Clients of other platforms send a key in apikey with every request, and who they are in Authorization, if they say.
+	for _, value := range r.Header.Values("apikey") {
+		if key := a.keyScheme(value); key != "" {
+			found = append(found, credential{key, "apikey", value})
+		}
+	}
 	return found
+}
+
+// keyScheme is the scheme of a key, "" for a secret that is none.
+func (a *API) keyScheme(secret string) string {
+	switch {
+	case strings.HasPrefix(secret, auth.ServiceKeyPrefix), a.Keys.Configured(secret):
+		return "ServiceKey"
+	case strings.HasPrefix(secret, auth.ClientKeyPrefix):
+		return "ClientKey"
+	}
+	return ""
 }
 
 // principalFor returns the caller that the request's credential stands for. A request has one credential, of a kind that
 // the operation takes: of two it would not be clear which one counts.
 func (a *API) principalFor(r *http.Request, takes openapi3.SecurityRequirements) (*auth.Principal, error) {
-	found := credentials(r)
+	found := a.credentials(r)
 	switch len(found) {
 	case 0:
 		return nil, auth.ErrMissingCredentials.WithHint(credentialHint(takes))

@@ -54,6 +54,9 @@ func (a *API) writeError(c *gin.Context, err error) {
 	if status == 0 {
 		status = http.StatusInternalServerError
 	}
+	for name, value := range f.Headers {
+		c.Header(name, value)
+	}
 	switch status {
 	case http.StatusUnauthorized:
 		challenge := `Bearer realm="bough"`

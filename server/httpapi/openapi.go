@@ -72,7 +72,7 @@ func (a *API) serveDocument(c *gin.Context) {
 
 func (a *API) findDocument(c *gin.Context) (document, error) {
 	ctx := c.Request.Context()
-	if hasCredentials(c.Request) {
+	if len(a.credentials(c.Request)) > 0 {
 		p, err := a.principal(c.Request)
 		if err != nil {
 			return document{}, err

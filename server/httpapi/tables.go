@@ -39,6 +39,7 @@ func (a *API) registerTables(engine *gin.Engine) {
 			for _, m := range methods {
 				group.Handle(m, path, a.serveTables)
 			}
+			group.OPTIONS(path, a.serveOptions)
 		}
 		serve(mount.base+"/:table", "GET", "HEAD", "POST", "PATCH", "DELETE", "QUERY")
 		functions := "/api/v1/rpc/:function"
@@ -46,7 +47,7 @@ func (a *API) registerTables(engine *gin.Engine) {
 			serve(mount.base+"/:table/:id", "GET", "HEAD", "PUT", "PATCH", "DELETE")
 			group.POST(mount.base, a.serveBatch)
 		} else {
-			serve(mount.base+"/:table", "PUT")
+			group.PUT(mount.base+"/:table", a.serveTables)
 			functions = mount.base + "/rpc/:function"
 		}
 		serve(functions, "GET", "HEAD", "POST", "QUERY")
@@ -77,7 +78,7 @@ var errBrokenBody = fault.New(fault.Invalid, "PGRST102", "the body cannot be rea
 // authenticateData is authenticate for data: where anonymous access is allowed, no credentials make an anonymous request.
 func (a *API) authenticateData(c *gin.Context) {
 	p, err := a.principal(c.Request)
-	if a.AnonymousAccess && errors.Is(err, auth.ErrMissingCredentials) && !hasCredentials(c.Request) {
+	if a.AnonymousAccess && errors.Is(err, auth.ErrMissingCredentials) && len(a.credentials(c.Request)) == 0 {
 		return
 	}
 	if err != nil {
@@ -87,18 +88,14 @@ func (a *API) authenticateData(c *gin.Context) {
 	c.Request = c.Request.WithContext(auth.NewContext(c.Request.Context(), p))
 }
 
-func hasCredentials(r *http.Request) bool {
-	return r.Header.Get("Authorization") != "" || r.Header.Get("X-Service-Key") != "" || r.Header.Get("X-Client-Key") != ""
-}
-
 // branch finds the database that a request is for.
 func (a *API) branch(c *gin.Context, write bool) (string, error) {
 	refs := c.Request.Header.Values("X-Branch")
-	if len(refs) > 1 {
-		return "", fault.Validation("send X-Branch once, not %d times", len(refs))
+	if err := sameValue("X-Branch", refs); err != nil {
+		return "", err
 	}
 	ref := ""
-	if len(refs) == 1 {
+	if len(refs) > 0 {
 		if ref = strings.TrimSpace(refs[0]); ref == "" {
 			return "", fault.Validation("X-Branch is empty; leave it out for main, or name a branch")
 		}
@@ -122,6 +119,22 @@ func (a *API) serveTables(c *gin.Context) {
 		return
 	}
 	a.finish(c, a.Tables.Serve(c.Request.Context(), call, a.tableAnswer(c)))
+}
+
+// serveOptions says what may be done with a relation or a function, whatever the caller may do.
+func (a *API) serveOptions(c *gin.Context) {
+	call, err := a.tableCall(c)
+	var allow []string
+	if err == nil {
+		allow, err = a.Tables.Methods(c.Request.Context(), call)
+	}
+	if err != nil {
+		a.writeError(c, err)
+		return
+	}
+	c.Header("Allow", strings.Join(allow, ","))
+	c.Status(http.StatusOK)
+	c.Writer.WriteHeaderNow()
 }
 
 func (a *API) serveBatch(c *gin.Context) {
@@ -156,15 +169,26 @@ func (a *API) finish(c *gin.Context, err error) {
 	}
 }
 
-// single are the headers of which a request may have one: of a second one nobody would know which is meant.
+// single are the headers of which a request may have one: of two that differ nobody would know which is meant.
 var single = []string{"Content-Type", "Range", "If-Match", "Accept-Profile", "Content-Profile", "X-HTTP-Method-Override"}
+
+// sameValue refuses a header that comes several times, unless it says the same each time, as clients do that add a header
+// they have added before.
+func sameValue(name string, values []string) error {
+	for _, v := range values {
+		if v != values[0] {
+			return fault.Validation("send %s once, not %d times", name, len(values))
+		}
+	}
+	return nil
+}
 
 // tableCall reads what a request asks for, without its body.
 func (a *API) tableCall(c *gin.Context) (*tables.Call, error) {
 	r := c.Request
 	for _, name := range single {
-		if n := len(r.Header.Values(name)); n > 1 {
-			return nil, fault.Validation("send %s once, not %d times", name, n)
+		if err := sameValue(name, r.Header.Values(name)); err != nil {
+			return nil, err
 		}
 	}
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {

@@ -93,7 +93,7 @@ func (r request) run(t *testing.T, s *servertest.Server, credential ...string) s
 	}
 	if r.code != "" {
 		var e struct{ Error, Message, Code, Hint, RequestID string }
-		if err := json.Unmarshal([]byte(body), &e); err != nil || r.code != "*" && e.Code != r.code || !strings.Contains(e.Message+" "+e.Hint, r.want) || e.Error != e.Message {
+		if err := json.Unmarshal([]byte(body), &e); err != nil || r.code != "*" && e.Code != r.code || !strings.Contains(e.Message+" "+e.Hint, r.want) || e.Error != e.Message && !strings.HasPrefix(path, "/rest/") {
 			t.Errorf("%s %s: %s; want code %s and %q", r.method, r.path, body, r.code, r.want)
 		}
 		return body
@@ -247,7 +247,7 @@ func TestSingleRecords(t *testing.T) {
 		{name: "defaults of a composite key's record", method: "PUT", path: "tables/lines/1,tea", body: `{"amount": 3}`, want: `{"purchase_id":1,"product":"tea","amount":3,"note":"none"}`},
 		{name: "another key in the body", method: "PUT", path: "tables/customers/2", body: `{"id": 3, "name": "x"}`, status: 400, code: "PGRST115", want: "id"},
 
-		{method: "DELETE", path: "tables/customers/50", want: `{"id":50,"name":"Flo","email":null,"vip":false,"born":null}`},
+		{method: "DELETE", path: "tables/customers/50", headers: []string{"Prefer", "return=representation"}, want: `{"id":50,"name":"Flo","email":null,"vip":false,"born":null}`},
 		{method: "DELETE", path: "tables/customers/50", status: 404, code: "not_found", want: "50"},
 		{name: "still referenced", method: "DELETE", path: "tables/customers/1", status: 409, code: "23503", want: "violates foreign key"},
 		{method: "DELETE", path: "tables/lines/2,tea", headers: []string{"Prefer", "return=minimal"}, status: 204},

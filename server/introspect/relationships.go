@@ -188,7 +188,7 @@ func sameColumns(a, b *Relationship) bool {
 func (l *loader) relateByFunctions() {
 	for _, f := range l.schema.Functions {
 		from := l.computedOf(f)
-		if from == nil || !f.ReturnsSet || f.Relation == nil {
+		if from == nil || f.Relation == nil {
 			continue
 		}
 		if slices.ContainsFunc(from.Relationships, func(r *Relationship) bool { return r.Function != nil && r.Name == f.Name }) {
@@ -197,7 +197,7 @@ func (l *loader) relateByFunctions() {
 		from.Relationships = slices.DeleteFunc(from.Relationships, func(r *Relationship) bool {
 			return r.Function == nil && r.To == f.Relation && (f.Name == r.To.Name || f.Name == r.Name)
 		})
-		from.Relationships = append(from.Relationships, &Relationship{From: from, To: f.Relation, Name: f.Name, One: f.SingleRow, Function: f})
+		from.Relationships = append(from.Relationships, &Relationship{From: from, To: f.Relation, Name: f.Name, One: f.SingleRow || !f.ReturnsSet, Function: f})
 	}
 }
 

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -32,6 +33,8 @@ const (
 // ClusterConfig configures the server that holds main and the branches.
 type ClusterConfig struct {
 	URL          string    // of main
+	DirectURL    string    // of main without a pooler in between; "" where URL is that
+	PoolMode     PoolMode  // of what URL leads to; "" is PoolAuto
 	Installation uuid.UUID // marks this installation's databases and sessions
 	Limits       PoolLimits
 	Sessions     SessionPolicy
@@ -60,7 +63,7 @@ type ClusterConfig struct {
 // Cluster is the PostgreSQL server that holds main and the branches.
 type Cluster struct {
 	cfg   ClusterConfig
-	base  *pgx.ConnConfig // of main
+	base  *pgx.ConnConfig // of main, without a pooler where that is known
 	caps  Capabilities
 	roles DataRoles  // set once, by SetUp or Inspect
 	main  PlaneState // likewise
@@ -98,6 +101,15 @@ func OpenCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	if cfg.Limits.Pooler, err = FindPooler(ctx, base, cmp.Or(cfg.PoolMode, PoolAuto)); err != nil {
+		return nil, err
+	}
+	if cfg.DirectURL != "" {
+		if base, err = directly(base, cfg.DirectURL); err != nil {
+			return nil, err
+		}
+		cfg.Limits.Direct = cfg.DirectURL
+	}
 	if cfg.Sessions == "" {
 		cfg.Sessions = CopyAround
 	}
@@ -124,8 +136,24 @@ func (c *Cluster) Main() string { return c.base.Database }
 // Capabilities returns what was found at start.
 func (c *Cluster) Capabilities() Capabilities { return c.caps }
 
-// URL is a libpq URL of a database, with password.
-func (c *Cluster) URL(database string) (string, error) { return WithDatabase(c.cfg.URL, database) }
+// URL is a libpq URL of a database, with password. It leads around a pooler where that is known.
+func (c *Cluster) URL(database string) (string, error) {
+	return WithDatabase(cmp.Or(c.cfg.DirectURL, c.cfg.URL), database)
+}
+
+// Pooler is what stands between the pools and the server, and whether there is a way around it.
+func (c *Cluster) Pooler() (p Pooler, direct bool) {
+	return c.cfg.Limits.Pooler, c.cfg.DirectURL != "" || !c.cfg.Limits.Pooler.Present
+}
+
+// directly is the configuration of the URL around a pooler. It must be of the same database.
+func directly(pooled *pgx.ConnConfig, url string) (*pgx.ConnConfig, error) {
+	cfg, err := pgx.ParseConfig(url)
+	if err == nil && cfg.Database != pooled.Database {
+		err = fmt.Errorf("the direct URL names the database %q, the other one %q", cfg.Database, pooled.Database)
+	}
+	return cfg, err
+}
 
 // Ping asks main for a sign of life.
 func (c *Cluster) Ping(ctx context.Context) error {
@@ -189,14 +217,23 @@ func (c *Cluster) connect(ctx context.Context, database, op string) (*pgx.Conn, 
 	cfg.Database = database
 	cfg.RuntimeParams["application_name"] = c.application(op)
 	cfg.RuntimeParams["default_transaction_read_only"] = "off"
+	if c.cfg.DirectURL == "" {
+		c.cfg.Limits.Pooler.pooled(cfg)
+	}
 	return pgx.ConnectConfig(ctx, cfg)
 }
 
 // admin opens a connection for making and dropping databases, to a database that is never branched. A statement on
 // it ends when this process does: a CREATE DATABASE would otherwise go on for a client that is gone.
 func (c *Cluster) admin(ctx context.Context, op string) (*pgx.Conn, error) {
+	if p, direct := c.Pooler(); p.Shared() && !direct {
+		return nil, fmt.Errorf("%w: set database-direct-url to create, reset and delete branches", ErrShared)
+	}
 	cfg := c.base.Copy()
 	cfg.RuntimeParams["application_name"] = c.application(op)
+	if c.cfg.DirectURL == "" {
+		c.cfg.Limits.Pooler.pooled(cfg)
+	}
 	conn, err := connectMaintenance(ctx, cfg)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgconn/ctxwatch"
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -27,6 +28,8 @@ type PoolLimits struct {
 	Wait time.Duration
 	// Message is the most bytes of a message of the server, such as a row; 0 for PostgreSQL's own limit.
 	Message int
+	Pooler  Pooler // what the connections go through
+	Direct  string // connection string for sessions that listen, where it is not that of the pools
 }
 
 // ErrBusy is the error of a request that waited too long for a connection.
@@ -39,6 +42,7 @@ var ErrBusy = fault.New(fault.Unavailable, "unavailable", "all connections to th
 // live database comes to have no sessions for the moment in which it is copied.
 type Pools struct {
 	config *pgxpool.Config // of main; branches differ in the database name
+	direct *pgx.ConnConfig // of sessions that listen; nil where a pooler shares all there are
 	main   string
 	limits PoolLimits
 	tokens chan struct{} // one for each open connection
@@ -161,6 +165,7 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 	}
 	cfg.ConnConfig.RuntimeParams["application_name"] = application
 	maps.Copy(cfg.ConnConfig.RuntimeParams, textForm)
+	limits.Pooler.pooled(cfg.ConnConfig)
 	// The default handler closes the connection of a request that was given up, and its prepared statements with it.
 	cfg.ConnConfig.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.CancelRequestContextWatcherHandler{Conn: c, CancelRequestDelay: 10 * time.Millisecond, DeadlineDelay: 5 * time.Second}
@@ -182,6 +187,16 @@ func NewPools(connString, application string, limits PoolLimits) (*Pools, error)
 		}
 		return &tokenConn{Conn: c, release: sync.OnceFunc(func() { <-p.tokens })}, nil
 	}
+	switch {
+	case limits.Direct != "":
+		if p.direct, err = pgx.ParseConfig(limits.Direct); err != nil {
+			return nil, err
+		}
+		p.direct.RuntimeParams["application_name"] = application
+		p.direct.DialFunc = cfg.ConnConfig.DialFunc
+	case !limits.Pooler.Shared():
+		p.direct = cfg.ConnConfig
+	}
 	return p, nil
 }
 
@@ -197,6 +212,19 @@ var textForm = map[string]string{
 // values of its rows that are not empty.
 const ClearSession = `reset session authorization; reset role; reset all; close all; unlisten *; select pg_catalog.pg_advisory_unlock_all(); ` +
 	`discard temp; discard sequences; select name from pg_catalog.pg_prepared_statements where from_sql`
+
+// Pooler is what the connections go through.
+func (p *Pools) Pooler() Pooler { return p.limits.Pooler }
+
+// TextForm are the settings that requests have to make themselves, because a pooler keeps sessions from having them.
+func (p *Pools) TextForm() map[string]string {
+	if !p.limits.Pooler.Present {
+		return nil
+	}
+	form := maps.Clone(textForm)
+	delete(form, "client_encoding") // which poolers look after
+	return form
+}
 
 // forSession is the key of a value in the context of an acquire, which the pool hands on to where it dials.
 type forSession struct{}

@@ -45,7 +45,7 @@ type watch struct {
 //
 // The session counts as a connection, but never as a request: it gives way when the database is held and comes back
 // afterwards. A session that is lost, or a database that is not there, is tried again until stop is called. stop does
-// not wait: a call that is under way may still end after it. The error is ErrWatchLimit, or that the pools are closed.
+// not wait: a call that is under way may still end after it. The error is ErrWatchLimit, ErrShared, or that the pools are closed.
 func (p *Pools) Watch(database, channel string, notify func(payload string), reset func()) (stop func(), err error) {
 	return p.watch(&watch{
 		database: database, channel: channel, notify: notify, began: func(bool) { reset() },
@@ -59,6 +59,9 @@ func (p *Pools) watch(w *watch) (stop func(), err error) {
 	defer p.mu.Unlock()
 	if p.closed {
 		return nil, errPoolsClosed
+	}
+	if p.direct == nil {
+		return nil, ErrShared
 	}
 	n := 0
 	for _, set := range p.watches {
@@ -167,9 +170,11 @@ func (w *watch) begin() (context.Context, func()) {
 
 // listen opens a session and listens until ctx ends or the session is lost. listened says that it came to listening.
 func (w *watch) listen(ctx context.Context, again bool) (listened bool, err error) {
-	cfg := w.pools.config.ConnConfig.Copy()
+	cfg := w.pools.direct.Copy()
 	cfg.Database = w.database
-	cfg.RuntimeParams["idle_session_timeout"] = "0"
+	if w.pools.limits.Direct != "" || !w.pools.limits.Pooler.Present {
+		cfg.RuntimeParams["idle_session_timeout"] = "0"
+	}
 	// Nothing is to be cancelled in the server when a session is not wanted any more: it only listens.
 	cfg.BuildContextWatcherHandler = func(c *pgconn.PgConn) ctxwatch.Handler {
 		return &pgconn.DeadlineContextWatcherHandler{Conn: c.Conn()}

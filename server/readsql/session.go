@@ -43,6 +43,7 @@ func text(args ...string) [][]byte {
 func (s *session) settings() statement {
 	return statement{
 		sql: `select set_config('standard_conforming_strings', 'on', true), set_config('row_security', 'on', true),
+			set_config('IntervalStyle', 'postgres', true), set_config('bytea_output', 'hex', true), set_config('extra_float_digits', '1', true),
 			set_config('statement_timeout', $1, true), set_config('lock_timeout', $2, true), set_config('idle_in_transaction_session_timeout', $1, true),
 			case when current_setting('temp_file_limit') = '-1' and has_parameter_privilege('temp_file_limit', 'set') then set_config('temp_file_limit', '1GB', true) end`,
 		params: text(milliseconds(s.timeout), milliseconds(min(lockTimeout, s.timeout))),

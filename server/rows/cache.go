@@ -1,7 +1,9 @@
 package rows
 
 import (
-	"strconv"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -37,13 +39,15 @@ type prepared struct {
 	prev, next *prepared // a ring in the order of use
 }
 
-// cache holds the prepared statements of a connection, the least recently used going first. A name is used once only, so
-// that a statement whose fate is unknown is in nobody's way.
+// cache holds the prepared statements of a connection, the least recently used going first.
+//
+// A statement's name is a digest of what it says: behind a pooler, the server's session may be another than the one that
+// the statement was prepared in, and a name that means one thing in all sessions can be missing there, but can never run
+// something else.
 type cache struct {
 	limit   int
 	entries map[cacheKey]*prepared
 	newest  *prepared
-	names   uint64
 	closing []string // names of statements to close at the next opportunity
 }
 
@@ -55,27 +59,45 @@ func (c *cache) use(p *prepared) {
 	}
 }
 
-// add makes room for a statement and gives it a name. The caller has it parsed.
-func (c *cache) add(key cacheKey) *prepared {
+// add makes room for a statement that is named for its text and the schema that it was compiled against. The caller has
+// it closed, in case that the server holds one of this name, and parsed.
+func (c *cache) add(key cacheKey, schema, text string) *prepared {
 	if len(c.entries) >= c.limit {
 		c.drop(c.newest.prev)
 	}
-	c.names++
-	p := &prepared{key: key, name: "rows_" + strconv.FormatUint(c.names, 10)}
+	p := &prepared{key: key, name: statementName(schema, key.role, text)}
+	c.closing = slices.DeleteFunc(c.closing, func(name string) bool { return name == p.name })
 	c.entries[key] = p
 	c.link(p)
 	return p
 }
 
+// statementName is a digest of 128 bits, of which no two statements have the same.
+func statementName(schema, role, text string) string {
+	h := sha256.New()
+	for _, part := range []string{schema, role, text} {
+		h.Write([]byte(part))
+		h.Write([]byte{0})
+	}
+	return "bough_" + hex.EncodeToString(h.Sum(nil)[:16])
+}
+
 // drop removes a statement, and has the server's copy closed with the next pipeline: nothing in the present one is kept
-// from using it.
+// from using it. If it is added again before, it is closed then and there.
 func (c *cache) drop(p *prepared) {
 	if c.remove(p) {
-		c.closing = append(c.closing, p.name)
+		c.close(p.name)
 	}
 }
 
-// remove removes a statement that the server does not have. It reports false if it had been removed before.
+// close has a statement closed with the next pipeline.
+func (c *cache) close(name string) {
+	if !slices.Contains(c.closing, name) {
+		c.closing = append(c.closing, name)
+	}
+}
+
+// remove removes a statement. It reports false if it had been removed before.
 func (c *cache) remove(p *prepared) bool {
 	if c.entries[p.key] != p {
 		return false

@@ -49,7 +49,7 @@ func TestStatementsArePreparedOnceForEachRole(t *testing.T) {
 		run(t, conn, &rows.Session{Role: b}, one, one)
 		run(t, conn, &rows.Session{Role: a + "*/x"}, one)
 	}
-	got := simple(t, conn, "select string_agg(statement, '; ' order by name) from pg_prepared_statements where statement like 'select 1%'")
+	got := simple(t, conn, "select string_agg(statement, '; ' order by length(statement), statement) from pg_prepared_statements where statement like 'select 1%'")
 	want := fmt.Sprintf("select 1; select 1 /* %s */; select 1 /* %s */; select 1 /* %s_/x */", a, b, a)
 	if got != want {
 		t.Errorf("prepared: %s, want %s", got, want)
@@ -261,7 +261,7 @@ func TestLaterStatementsAreReusedInTheirTransaction(t *testing.T) {
 	conn := setup(t)
 	step := rows.Step{Statement: statement("select $1::int", []string{"1"}, "a")}
 	names := func() string {
-		return simple(t, conn, "select string_agg(name, ' ' order by name) from pg_prepared_statements where statement like 'select $1%'")
+		return simple(t, conn, "select string_agg(replace(prepare_time::text, ' ', 'T'), ' ') from pg_prepared_statements where statement like 'select $1%'")
 	}
 	run(t, conn, nil, step)
 	before := names()
@@ -280,7 +280,7 @@ func TestLaterStatementsAreReusedInTheirTransaction(t *testing.T) {
 		}
 		seen = append(seen, names())
 	}
-	// The old one is closed with the pipeline after the one that replaced it.
+	// The old one is closed before the one that takes its place and its name is parsed.
 	if seen[1] == before || seen[1] != seen[2] || seen[2] != seen[3] || strings.Contains(seen[1], " ") {
 		t.Errorf("prepared before: %s, then %q", before, seen)
 	}
@@ -297,5 +297,52 @@ func TestOtherErrorsAreNotRetried(t *testing.T) {
 	}
 	if got := simple(t, conn, "select last_value from s"); got != "2" {
 		t.Errorf("the function ran %s times instead of 2", got)
+	}
+}
+
+// Behind a pooler a session may hold statements that another connection prepared, or lack those that this one did.
+func TestStatementsOfOtherConnectionsAreInNobodysWay(t *testing.T) {
+	t.Parallel()
+	conn := setup(t)
+	var v rows.Values
+	step := rows.Step{Statement: statement("select 'mine'", nil, "a"), Sink: &v}
+	run(t, conn, nil, step)
+	name := simple(t, conn, "select name from pg_prepared_statements where statement like 'select ''mine%'")
+	check := func(what string, err error) {
+		t.Helper()
+		if err != nil || len(v.Rows) != 1 || *v.Rows[0][0] != "mine" {
+			t.Errorf("%s: %v, error %v", what, v.Rows, err)
+		}
+	}
+	other := connect(t, databaseURL(t, conn))
+	exec(t, other, `prepare "`+name+`" as select 'other'`)
+	check("prepared by another one", rows.Run(t.Context(), other, nil, step))
+	// In a transaction nothing can be tried again.
+	third := connect(t, databaseURL(t, conn))
+	exec(t, third, `prepare "`+name+`" as select 'other'`)
+	tx, err := rows.Begin(t.Context(), third, nil, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(t.Context())
+	if err := tx.Run(t.Context(), rows.Step{Statement: statement("select 1", nil, "a")}); err != nil {
+		t.Fatal(err)
+	}
+	check("prepared by another one, in a transaction", tx.Run(t.Context(), step))
+	// One that is missing again and again is not prepared any more.
+	for range 5 {
+		exec(t, other, "deallocate all")
+		check("lost", rows.Run(t.Context(), other, nil, step))
+	}
+	run(t, other, nil, step, step)
+	if got := simple(t, other, preparedCount); got != "0" {
+		t.Errorf("%s statements are prepared", got)
+	}
+	// Another role, schema or text has another name.
+	role := createRole(t, conn)
+	run(t, conn, &rows.Session{Role: role}, step)
+	run(t, conn, &rows.Session{Schema: "other"}, step)
+	if got := simple(t, conn, `select count(*) from pg_prepared_statements where name = '`+name+`'`); got != "0" {
+		t.Errorf("%s statements of an outdated schema are kept", got)
 	}
 }

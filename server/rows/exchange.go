@@ -27,9 +27,6 @@ func (st *state) exchange(ctx context.Context, steps []Step) error {
 			<-st.flushed
 			st.flushed = nil
 		}
-		if r.ready {
-			st.cache.closing = append(st.cache.closing[:0], st.cache.closing[st.closes:]...)
-		}
 		st.watch.end()
 		st.settle(r.parsed)
 	}()

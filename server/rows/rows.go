@@ -150,6 +150,7 @@ func Run(ctx context.Context, conn *pgconn.PgConn, s *Session, steps ...Step) er
 	}
 	for retried := false; ; retried = true {
 		st.serial++
+		b.unnamed = retried
 		stale, err := st.attempt(ctx, b)
 		if err != nil && block {
 			st.rollback(ctx, b.clear) // the block outlives a failure

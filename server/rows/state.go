@@ -27,7 +27,7 @@ type state struct {
 	watch    watch
 	requests []request
 	session  *Session      // of the pipeline; may be nil
-	closes   int           // how many statements are closed by the pipeline
+	lost     int           // how often statements were missing that had been prepared
 	out      []byte        // messages to be sent
 	flushed  chan struct{} // closed when all messages are sent; nil if they were sent before reading
 	swollen  bool          // whether the connection's buffer has grown for a large row
@@ -57,6 +57,8 @@ type batch struct {
 	// late is set in a transaction that has answered already, so that it cannot be tried again: statements that may
 	// have become invalid in the meantime are not used.
 	late bool
+	// unnamed does without prepared statements.
+	unnamed bool
 }
 
 const stateKey = "github.com/boughdb/bough/server/rows"
@@ -119,14 +121,13 @@ func (st *state) compose(b batch) error {
 			st.cache.drop(p)
 		}
 	}
-	st.closes = len(st.cache.closing)
 	for _, name := range st.cache.closing {
-		var err error
-		if st.out, err = (&pgproto3.Close{ObjectType: 'S', Name: name}).Encode(st.out); err != nil {
+		if err := st.close(name); err != nil {
 			return err
 		}
 	}
-	unnamed := b.session != nil && b.session.Unnamed
+	st.cache.closing = st.cache.closing[:0]
+	unnamed := b.unnamed || b.session != nil && b.session.Unnamed || st.lost >= maxLost
 	if b.control != "" {
 		// Unnamed, because it must work when prepared statements were lost.
 		if err := st.queue(b.control, "", nil, -1, true, false); err != nil {
@@ -134,7 +135,7 @@ func (st *state) compose(b batch) error {
 		}
 	}
 	if b.settings && !b.session.empty() {
-		if err := st.queueSettings(b.session); err != nil {
+		if err := st.queueSettings(b.session, unnamed); err != nil {
 			return err
 		}
 	}
@@ -165,28 +166,32 @@ func (st *state) compose(b batch) error {
 	return err
 }
 
+// maxLost is how often prepared statements may be missing before a connection does without them: behind a pooler that
+// gives each transaction another session they are missing again and again, and every time costs another attempt.
+const maxLost = 3
+
 // queueSettings adds the statement that makes the session's settings.
-func (st *state) queueSettings(s *Session) error {
+func (st *state) queueSettings(s *Session, unnamed bool) error {
 	st.scratch = s.shape(st.scratch[:0])
-	var p *prepared
-	parses := false
-	if s.Unnamed {
+	r := request{step: -1}
+	switch {
+	case unnamed:
 		if err := st.parse("", s.settingsSQL()); err != nil {
 			return err
 		}
-	} else if p = st.cache.entries[cacheKey{settingsRole, string(st.scratch)}]; p != nil {
-		st.cache.use(p)
-	} else {
-		p, parses = st.cache.add(cacheKey{settingsRole, string(st.scratch)}), true
-	}
-	st.requests = append(st.requests, request{entry: p, parses: parses, step: -1})
-	if parses {
-		if err := st.parse(p.name, s.settingsSQL()); err != nil {
+	case st.cache.entries[cacheKey{settingsRole, string(st.scratch)}] != nil:
+		r.entry = st.cache.entries[cacheKey{settingsRole, string(st.scratch)}]
+		st.cache.use(r.entry)
+	default:
+		var err error
+		if r.entry, err = st.prepare(cacheKey{settingsRole, string(st.scratch)}, s.settingsSQL()); err != nil {
 			return err
 		}
+		r.parses = true
 	}
+	st.requests = append(st.requests, r)
 	st.params, st.scratch = s.values(st.params[:0], st.scratch[:0])
-	return st.execute(p, st.params)
+	return st.execute(r.entry, st.params)
 }
 
 // queue adds a statement, and has it parsed if the server does not hold it.
@@ -209,14 +214,29 @@ func (st *state) queue(sql, role string, args [][]byte, step int, unnamed, late 
 		st.requests = append(st.requests, request{entry: p, step: step})
 		return st.execute(p, args)
 	}
-	p = st.cache.add(key)
+	p, err := st.prepare(key, key.text())
+	if err != nil {
+		return err
+	}
 	// What follows in this pipeline may use the statement at once.
 	p.serial = st.serial
 	st.requests = append(st.requests, request{entry: p, parses: true, step: step})
-	if err := st.parse(p.name, key.text()); err != nil {
-		return err
-	}
 	return st.execute(p, args)
+}
+
+// prepare has a statement parsed. What the server may hold under its name is closed first: it may have become invalid, or
+// be another session's behind a pooler. To close what is not there is no error.
+func (st *state) prepare(key cacheKey, text string) (*prepared, error) {
+	p := st.cache.add(key, st.schema, text)
+	if err := st.close(p.name); err != nil {
+		return nil, err
+	}
+	return p, st.parse(p.name, text)
+}
+
+func (st *state) close(name string) (err error) {
+	st.out, err = (&pgproto3.Close{ObjectType: 'S', Name: name}).Encode(st.out)
+	return err
 }
 
 func (st *state) parse(name, sql string) (err error) {
@@ -239,8 +259,10 @@ func (st *state) execute(p *prepared, args [][]byte) (err error) {
 // settle brings the cache in line with what the server did: of the requests, the first done were parsed.
 func (st *state) settle(done int) {
 	for i := done; i < len(st.requests); i++ {
+		// Whether the server holds another statement of this name, which was to be closed, is not known.
 		if r := &st.requests[i]; r.parses {
 			st.cache.remove(r.entry)
+			st.cache.close(r.entry.name)
 		}
 	}
 	if cap(st.out) > 4*threshold {
@@ -260,10 +282,11 @@ func (st *state) dropStale(err error) bool {
 		return false
 	}
 	// The message of 0A000 is translated, its code is that of every feature that PostgreSQL lacks.
-	if e.Code != "26000" && (e.Code != "0A000" || e.Routine != "RevalidateCachedQuery") {
+	if e.Code != "26000" && e.Code != "42P05" && (e.Code != "0A000" || e.Routine != "RevalidateCachedQuery") {
 		return false
 	}
-	if e.Code == "26000" { // if one was lost, all were
+	if e.Code == "26000" || e.Code == "42P05" { // if one was lost, all were
+		st.lost++
 		for _, p := range st.cache.entries {
 			st.cache.drop(p)
 		}

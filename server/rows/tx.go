@@ -64,7 +64,7 @@ func (t *Tx) Run(ctx context.Context, steps ...Step) error {
 		return errBusy
 	}
 	for retried := false; ; retried = true {
-		b := batch{session: t.session, steps: steps, late: t.started}
+		b := batch{session: t.session, steps: steps, late: t.started, unnamed: retried}
 		if !t.started {
 			t.st.serial++
 			b.control, b.settings = t.begin, true

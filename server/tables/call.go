@@ -26,7 +26,7 @@ func (r *request) planCall() (*plan, error) {
 			_, missing := c.PickOverload(r.Function, nil, compile.QueryInput)
 			return nil, missing
 		}
-		return nil, err
+		return nil, r.unparsed(err)
 	}
 	if err := r.checkSelect(q); err != nil {
 		return nil, err
@@ -81,10 +81,10 @@ func (r *request) planCall() (*plan, error) {
 					WithHint("declare the function stable if it only reads")
 			}
 		} else {
-			if p.count, err = c.CountCall(fn, q, call); err != nil {
-				return nil, err
-			}
-			if p.count, p.estimate, err = r.estimated(p.count, fn.Relation); err != nil {
+			counting := c
+			counting.CountPlan = r.estimates(fn.Relation)
+			p.estimate = counting.CountPlan
+			if p.count, err = counting.CountCall(fn, q, call); err != nil {
 				return nil, err
 			}
 		}
@@ -105,7 +105,11 @@ func (r *request) planCall() (*plan, error) {
 		}
 		if shape != compile.Rows && shape != compile.ScalarSet {
 			if !r.Dialect.RecordPaths {
-				h.ContentRange = contentRange(0, 1, nil) // as PostgREST counts it
+				// As PostgREST counts it: one value is one row.
+				if r.prefer.Count != "" {
+					total = new(int64(1))
+				}
+				h.ContentRange = contentRange(0, 1, total)
 			}
 			return h, nil
 		}

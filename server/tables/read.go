@@ -34,11 +34,19 @@ func (r *request) planRead(rel *introspect.Relation, q *query.Request) (*plan, e
 	if err != nil {
 		return nil, err
 	}
-	p := &plan{form: form, hold: form.single}
+	// Whether the record is there is known when it has been read.
+	p := &plan{form: form, hold: form.single || one}
 	c := r.context()
 	options := compile.Options{ETag: one && rel.HasXmin && !embeds(q.Select)}
 	if p.count, p.estimate, err = r.countPlan(c, rel, q, form); err != nil {
 		return nil, err
+	}
+	if p.estimate && r.prefer.Count == query.CountEstimated {
+		bounded := c
+		bounded.CountMost = exactBelow + 1
+		if p.few, err = bounded.Count(rel, q); err != nil {
+			return nil, err
+		}
 	}
 	page, err := r.startPage(c, rel, q, &options)
 	if err != nil {
@@ -54,6 +62,9 @@ func (r *request) planRead(rel *introspect.Relation, q *query.Request) (*plan, e
 	p.head = func(res *rows.Result, total *int64, body []byte) (*Head, error) {
 		h := &Head{ContentType: form.media.ContentType(), Applied: r.prefer.Applied("count", "handling", "timezone"), Profile: r.served()}
 		if one {
+			if res != nil && res.Rows == 0 && form.media.Kind != query.MediaPlan {
+				return nil, r.absent()
+			}
 			return r.recordHead(h, res, options.ETag)
 		}
 		if form.media.Kind != query.MediaPlan {
@@ -188,6 +199,7 @@ func inRange(offset int64, total *int64) error {
 	}
 	f := *errRange
 	f.Details = "An offset of " + strconv.FormatInt(offset, 10) + " was requested, but there are only " + strconv.FormatInt(*total, 10) + " rows."
+	f.Headers = map[string]string{"Content-Range": contentRange(0, 0, total)}
 	return &f
 }
 
@@ -196,25 +208,21 @@ func (r *request) countPlan(c compile.Context, rel *introspect.Relation, q *quer
 	if r.prefer.Count == "" || r.Key != nil || form.media.Kind == query.MediaPlan {
 		return nil, false, nil
 	}
-	if st, err = c.Count(rel, q); err != nil {
-		return nil, false, err
-	}
-	return r.estimated(st, rel)
+	c.CountPlan = r.estimates(rel)
+	st, err = c.Count(rel, q)
+	return st, c.CountPlan, err
 }
 
-// estimated makes an estimate of a count where that is asked for.
-func (r *request) estimated(st *compile.Statement, rel *introspect.Relation) (*compile.Statement, bool, error) {
+// estimates reports whether the count that is asked for is taken from a plan; rel is nil where rows are of no relation.
+func (r *request) estimates(rel *introspect.Relation) bool {
 	switch r.prefer.Count {
 	case query.CountPlanned:
+		return true
 	case query.CountEstimated:
 		// A table that is small by the statistics is counted.
-		if rel != nil && rel.EstimatedRows >= 0 && rel.EstimatedRows <= exactBelow {
-			return st, false, nil
-		}
-	default:
-		return st, false, nil
+		return rel == nil || rel.EstimatedRows < 0 || rel.EstimatedRows > exactBelow
 	}
-	return &compile.Statement{SQL: "explain (format json) " + st.SQL, Args: st.Args, Output: st.Output}, true, nil
+	return false
 }
 
 // exactBelow is the number of rows up to which count=estimated counts.

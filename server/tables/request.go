@@ -66,6 +66,17 @@ func (s *Service) request(ctx context.Context, c *Call) (*request, error) {
 // safe reports whether the method only reads.
 func (r *request) safe() bool { return r.Method == methodGet || r.Method == methodHead }
 
+// mayRead holds the caller's scopes against a look at what there is.
+func (r *request) mayRead() error {
+	switch {
+	case r.Principal == nil:
+		return nil
+	case r.Function != "":
+		return r.Principal.Require(auth.ExecuteRPC)
+	}
+	return r.Principal.Require(auth.ReadTables)
+}
+
 // allowed holds the caller's scopes against what she asks for.
 func (r *request) allowed() error {
 	if r.Principal == nil {
@@ -112,9 +123,14 @@ func (r *request) context() compile.Context {
 
 // session is what the statements run under, which may be nil.
 func (r *request) session(statements ...*compile.Statement) *rows.Session {
-	s := &rows.Session{Role: r.role, Schema: r.schema.Version, Memory: r.s.cfg.Memory, Settings: make([]rows.Setting, 0, 8)}
+	s := &rows.Session{
+		Role: r.role, Schema: r.schema.Version, Unnamed: r.s.cfg.Unnamed, Memory: r.s.cfg.Memory, Settings: make([]rows.Setting, 0, 12),
+	}
 	s.Clear = r.leavesState(statements...)
 	set := func(name, value string) { s.Settings = append(s.Settings, rows.Setting{Name: name, Value: value}) }
+	for _, name := range r.s.textForm {
+		set(name, r.s.cfg.TextForm[name])
+	}
 	set("request.jwt.claims", r.claims)
 	set("request.method", r.Method)
 	set("request.path", r.Path)
@@ -314,7 +330,7 @@ func (r *request) plan() (*plan, error) {
 		err = r.checkSelect(q)
 	}
 	if err != nil {
-		return nil, err
+		return nil, r.unparsed(err)
 	}
 	switch r.Method {
 	case methodGet, methodHead:
@@ -345,6 +361,17 @@ func items(list []query.Item) int {
 		n += items(list[i].Select)
 	}
 	return n
+}
+
+// unparsed is the error of a query string, which the dialects do not answer alike.
+func (r *request) unparsed(err error) error {
+	var f *fault.Error
+	if r.Dialect.BareErrors && errors.As(err, &f) && f == query.ErrNegativeLimit {
+		out := *errRange
+		out.Details = f.Details
+		return &out
+	}
+	return err
 }
 
 // affectedLimits holds the number of written records against the preferences. They count when handling is strict.

@@ -27,6 +27,8 @@ type plan struct {
 	count *compile.Statement
 	// estimate has count explained instead of run.
 	estimate bool
+	// few counts up to a bound, exactBelow: below it, an estimate is not needed. nil where there is none.
+	few *compile.Statement
 	// form says how the rows are written; without a sink they are discarded.
 	form form
 	// hold keeps the whole body in memory until the end: of the transaction, or because the head depends on it.
@@ -55,8 +57,11 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 	}
 
 	var total *int64
-	counted := &rows.Values{}
+	counted, few := &rows.Values{}, &rows.Values{}
 	var steps []rows.Step
+	if p.few != nil {
+		steps = append(steps, rows.Step{Statement: p.few, Sink: few})
+	}
 	if p.count != nil {
 		steps = append(steps, rows.Step{Statement: p.count, Sink: counted})
 	}
@@ -65,6 +70,14 @@ func (r *request) run(ctx context.Context, p *plan, a Answer) error {
 			return nil
 		}
 		n, err := totalOf(counted, p.estimate)
+		if err == nil && p.few != nil {
+			var exact int64
+			if exact, err = totalOf(few, false); exact <= exactBelow {
+				n, p.estimate = exact, false
+			} else {
+				n = max(n, exact)
+			}
+		}
 		total = &n
 		if err == nil && p.early != nil && !p.estimate {
 			err = p.early(total)

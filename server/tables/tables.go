@@ -10,6 +10,8 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 	"time"
 
@@ -64,6 +66,10 @@ type Config struct {
 	StatementTimeout time.Duration
 	// Roles are the database roles that requests run as.
 	Roles postgres.DataRoles
+	// Unnamed does without prepared statements: a pooler gives each transaction another session.
+	Unnamed bool
+	// TextForm are settings of each request on which the form of values depends; nil where the sessions have them.
+	TextForm map[string]string
 }
 
 // Service serves the records of main and the branches.
@@ -72,11 +78,13 @@ type Service struct {
 	schemas *introspect.Cache
 	acquire func(ctx context.Context, database string) (*postgres.Conn, error)
 	log     *slog.Logger
+
+	textForm []string // the names in Config.TextForm, in one order
 }
 
 // New returns the service. acquire opens a connection to a database.
 func New(cfg Config, schemas *introspect.Cache, acquire func(ctx context.Context, database string) (*postgres.Conn, error), log *slog.Logger) *Service {
-	return &Service{cfg: cfg, schemas: schemas, acquire: acquire, log: log}
+	return &Service{cfg: cfg, schemas: schemas, acquire: acquire, log: log, textForm: slices.Sorted(maps.Keys(cfg.TextForm))}
 }
 
 // MaxBody is the most bytes that a request's body may have.

@@ -46,7 +46,8 @@ func (r *request) startWrite(rel *introspect.Relation, q *query.Request, one boo
 		w.ret = compile.ReturnKeys
 	case query.ReturnMinimal:
 	default:
-		if r.Dialect.Representation {
+		// A record that is deleted by its path is not wanted, unless its columns are named.
+		if r.Dialect.Representation && (r.Method != methodDelete || r.Key == nil || q.Select != nil) {
 			w.ret = compile.ReturnRepresentation
 		}
 	}
@@ -165,7 +166,10 @@ func (r *request) createdNone(res *rows.Result) bool {
 func (r *request) writeApplied() string {
 	honoured := []string{"return", "tx", "timezone", "handling", "count", "nested"}
 	if r.Method == methodPost {
-		honoured = append(honoured, "resolution", "missing")
+		honoured = append(honoured, "resolution")
+	}
+	if r.Method == methodPost || r.Method == methodPatch {
+		honoured = append(honoured, "missing")
 	}
 	if r.prefer.Handling == query.HandlingStrict {
 		honoured = append(honoured, "max-affected", "min-affected")
@@ -266,7 +270,7 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 		return nil, fault.Validation("%s has no primary key, so an upsert must name a unique key: on_conflict=column", rel.Name)
 	}
 	in := compile.Insert{
-		Body: body, Columns: q.Columns, MissingDefault: r.prefer.Missing == query.MissingDefault || r.prefer.Missing == "" && r.Dialect.MissingDefault, OnConflict: q.OnConflict, Return: w.ret,
+		Body: body, Columns: q.Columns, MissingDefault: r.missingDefault(), OnConflict: q.OnConflict, Return: w.ret,
 		Tell: w.one,
 	}
 	switch r.prefer.Resolution {
@@ -278,6 +282,9 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 		if q.OnConflict != nil && r.Dialect.Representation {
 			return nil, fault.Validation("on_conflict= needs Prefer: resolution=merge-duplicates or resolution=ignore-duplicates")
 		}
+	}
+	if r.Dialect.BareErrors && !body.Uniform && q.Columns == nil {
+		return nil, errBody.Msgf("All object keys must match")
 	}
 	c := r.context()
 	if !c.IsNested(rel, body) {
@@ -297,6 +304,11 @@ func (r *request) planInsert(rel *introspect.Relation, q *query.Request) (*plan,
 		return nil, err
 	}
 	return r.planWrite(w, st, read), nil
+}
+
+// missingDefault reports whether columns that a body leaves out get their defaults, rather than NULL.
+func (r *request) missingDefault() bool {
+	return r.prefer.Missing == query.MissingDefault || r.prefer.Missing == "" && r.Dialect.MissingDefault
 }
 
 // nestedMode is what happens to related records that are there already.
@@ -379,7 +391,7 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 		if err != nil {
 			return nil, err
 		}
-		u := compile.Update{Body: body, Columns: q.Columns, Return: w.ret, IfMatch: ifMatch, Tell: w.one}
+		u := compile.Update{Body: body, Columns: q.Columns, MissingDefault: r.missingDefault(), Return: w.ret, IfMatch: ifMatch, Tell: w.one}
 		many := !body.Single && r.Key == nil && bytes.HasPrefix(bytes.TrimSpace(body.JSON), []byte("["))
 		if !many || !r.Dialect.RequireFilter {
 			if err := r.filtered(rel, q); err != nil {
@@ -393,7 +405,7 @@ func (r *request) planUpdate(rel *introspect.Relation, q *query.Request) (*plan,
 			st, err = c.UpdateMany(rel, q, u)
 		case c.IsNested(rel, body):
 			return r.planNestedUpdate(w, body)
-		case r.Key != nil && len(body.Columns) == 0:
+		case r.Key != nil && len(body.Columns) == 0 && q.Columns == nil:
 			st, err = r.unchanged(c, rel, q)
 		default:
 			st, err = c.Update(rel, q, u)
