@@ -4446,8 +4446,8 @@ type ClientInterface interface {
 
 	// ListKeys List API keys
 	//
-	// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-	// swept after 30 days.
+	// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+	// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 	//
 	// Corresponds with GET /api/v1/admin/keys (the `ListKeys` operationId).
 	ListKeys(ctx context.Context, params *ListKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4456,7 +4456,8 @@ type ClientInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4467,7 +4468,8 @@ type ClientInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -6086,8 +6088,8 @@ func (c *Client) ResetBranch(ctx context.Context, id BranchRef, reqEditors ...Re
 
 // ListKeys List API keys
 //
-// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-// swept after 30 days.
+// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 //
 // Corresponds with GET /api/v1/admin/keys (the `ListKeys` operationId).
 func (c *Client) ListKeys(ctx context.Context, params *ListKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6106,7 +6108,8 @@ func (c *Client) ListKeys(ctx context.Context, params *ListKeysParams, reqEditor
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes any type of body and a specified content type.
 //
@@ -6127,7 +6130,8 @@ func (c *Client) CreateKeyWithBody(ctx context.Context, contentType string, body
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes a body of the `application/json` content type.
 //
@@ -15018,8 +15022,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListKeysWithResponse List API keys
 	//
-	// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-	// swept after 30 days.
+	// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+	// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -15030,7 +15034,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15041,7 +15046,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -26799,8 +26805,8 @@ func (c *ClientWithResponses) ResetBranchWithResponse(ctx context.Context, id Br
 
 // ListKeysWithResponse List API keys
 //
-// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-// swept after 30 days.
+// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26817,7 +26823,8 @@ func (c *ClientWithResponses) ListKeysWithResponse(ctx context.Context, params *
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26834,7 +26841,8 @@ func (c *ClientWithResponses) CreateKeyWithBodyWithResponse(ctx context.Context,
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
