@@ -268,7 +268,7 @@ func TestAcquireEndsWithItsContext(t *testing.T) {
 	}
 	release()
 	// It is not counted among those at work.
-	release, err = p.Hold(t.Context(), main, 50*time.Millisecond, time.Minute)
+	release, err = p.Hold(t.Context(), main, 10*time.Second, time.Minute)
 	if err != nil {
 		t.Fatalf("another hold: %v", err)
 	}
@@ -288,7 +288,7 @@ func TestGivingUpAQueryKeepsItsConnection(t *testing.T) {
 	if _, err := c.Exec(ctx, "select pg_sleep(60)"); err == nil {
 		t.Fatal("the query was not given up")
 	}
-	if took := time.Since(began); took > 3*time.Second {
+	if took := time.Since(began); took > 30*time.Second {
 		t.Errorf("giving up took %s", took)
 	}
 	c.Release()
