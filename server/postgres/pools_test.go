@@ -51,7 +51,7 @@ func branches(t *testing.T, n int) (names []string) {
 
 func acquire(t *testing.T, p *postgres.Pools, database string) *postgres.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	c, err := p.Acquire(ctx, database)
 	if err != nil {
@@ -414,7 +414,7 @@ func TestRequestsThatGiveUpLeaveNothing(t *testing.T) {
 	go func() { p.Close(); close(closed) }()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Close does not return")
 	}
 	eventually(t, "all sessions end", func() bool { return sessionsOf(t, application) == 0 })

@@ -36,7 +36,7 @@ func wait[T any](t *testing.T, ch <-chan T, what string) (v T) {
 	t.Helper()
 	select {
 	case v = <-ch:
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatalf("it does not come about that %s", what)
 	}
 	return v
