@@ -116,10 +116,15 @@ func TestLoadCountsOnlyGoodAnswersAfterTheMark(t *testing.T) {
 	r := load{addr: addr, connections: 4, status: 200, next: func(_ *rand.Rand, into []byte) []byte {
 		return append(into, "GET / HTTP/1.1\r\nHost: x\r\n\r\n"...)
 	}}.start(context.Background())
-	time.Sleep(50 * time.Millisecond)
+	serves := func(more int64) {
+		for from := served.Load(); served.Load() < from+more; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	serves(100)
 	before := served.Load()
 	r.mark()
-	time.Sleep(100 * time.Millisecond)
+	serves(100)
 	got := r.stop()
 	after := served.Load() - before
 	if got.requests == 0 || int64(got.requests) > after || len(got.latency) != got.requests {

@@ -28,7 +28,7 @@ func (f *fakeSessions) session() client.Session {
 	f.current = "bough_rt_" + strconv.Itoa(f.renewed)
 	return client.Session{
 		AccessToken: "access-" + strconv.Itoa(f.renewed), TokenType: client.SessionTokenTypeBearer, ExpiresIn: 900,
-		ExpiresAt: testNow.Add(15 * time.Minute).Unix(), RefreshToken: f.current,
+		ExpiresAt: testNow.Add(time.Duration(f.renewed) * 15 * time.Minute).Unix(), RefreshToken: f.current,
 		User: client.User{ID: testID(900), Email: "ada@example.com", Role: client.UserRoleAuthenticated, CreatedAt: testNow, UpdatedAt: testNow},
 	}
 }
@@ -154,7 +154,6 @@ func TestSessionIsRenewedOnce(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	// The fake's tokens all expire at the same time, so each command renews in its turn; none with a used token.
 	if diff := cmp.Diff(make([]string, 6), complaints); diff != "" {
 		t.Errorf("complaints (-want +got):\n%s", diff)
 	}
@@ -165,7 +164,11 @@ func TestSessionIsRenewedOnce(t *testing.T) {
 	if got := p.Profiles[p.Current].Session.RefreshToken; got != f.current {
 		t.Errorf("the refresh token %s is kept, %s works", got, f.current)
 	}
+	if f.renewed != 2 { // the sign-in was the first
+		t.Errorf("%d sessions were given, want 2", f.renewed)
+	}
 	f.current = "another"
+	later = later.Add(15 * time.Minute)
 	got := w.run(t, "branch", "list")
 	if got.code != exitFailed || !strings.Contains(got.stderr, "has ended") || !strings.Contains(got.stderr, "bough login --email ada@example.com") {
 		t.Errorf("exit code %d: %s", got.code, got.stderr)

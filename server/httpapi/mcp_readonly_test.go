@@ -227,10 +227,9 @@ func TestMCPSQLIsBounded(t *testing.T) {
 				`{"sql": "select repeat('x', 1000), generate_series(1, 1000000)", "limit": 1000}`:              "more would be too large",
 				`{"sql": "with recursive r as (select 1 as n union all select n + 1 from r) select n from r"}`: "there are more",
 			} {
-				began := time.Now()
 				got := who.works(t, "run_sql_query", args)
-				if !strings.Contains(got.text, says) || len(got.body) > 200_000 || time.Since(began) > 10*time.Second {
-					t.Errorf("%s was answered with %d bytes after %s: %.300s", args, len(got.body), time.Since(began), got.text)
+				if !strings.Contains(got.text, says) || len(got.body) > 200_000 {
+					t.Errorf("%s was answered with %d bytes: %.300s", args, len(got.body), got.text)
 				}
 			}
 			who.fails(t, "run_sql_query", `{"sql": "select repeat('x', 1000000)"}`, "too_large")

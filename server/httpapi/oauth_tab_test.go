@@ -73,7 +73,7 @@ func openTab(t *testing.T, browser context.Context) tab {
 // do takes steps, and says what the page shows when one cannot be taken in time.
 func (b tab) do(what string, steps ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b.ctx, 15*time.Second)
+	ctx, cancel := context.WithTimeout(b.ctx, time.Minute)
 	defer cancel()
 	if err := chromedp.Do(ctx, steps...); err != nil {
 		text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`location.href + ": " + document.body.innerText`))
@@ -140,7 +140,7 @@ func (l listener) answer(t *testing.T, s *servertest.Server, state string) url.V
 		diff(t, "iss", []string{s.URL}, got["iss"])
 		diff(t, "state", []string{state}, got["state"])
 		return got
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("the browser did not come back to the application")
 		return nil
 	}

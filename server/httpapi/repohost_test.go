@@ -486,11 +486,7 @@ func TestLargeDeliveries(t *testing.T) {
 	s := servertest.Start(t)
 	configure(t, s, gitHubRepo, nil)
 	large := alter(t, payload(t, "github_opened"), map[string]any{"pull_request.body": strings.Repeat("x", 5<<20)})
-	began := time.Now()
 	gitHub(t, s, "accepted", large)
-	if took := time.Since(began); took > 8*time.Second {
-		t.Errorf("5 MB took %s", took)
-	}
 	ready(t, s, "pr-2")
 	huge := strings.Repeat(" ", 25<<20) + "{}"
 	resp, text := call(t, s, "POST", hookPath, huge, fromGitHub([]byte(huge), "huge")...)

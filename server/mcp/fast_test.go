@@ -262,14 +262,15 @@ func FuzzQuick(f *testing.F) {
 func TestQuickCallsEndAsTheLibrarysDo(t *testing.T) {
 	t.Parallel()
 	p := newPair(t)
-	p.quick.work, p.slow.work = 300*time.Millisecond, 300*time.Millisecond
 	for _, c := range []struct {
 		name, body, code string
 		header           map[string]string
+		work             time.Duration
 	}{
-		{"bare", callBody("waits", "{}"), "timeout", nil},
-		{"today", callBody("waits", "{},"+modernMeta), "canceled", modern("tools/call", "waits")},
+		{"bare", callBody("waits", "{}"), "timeout", nil, 300 * time.Millisecond},
+		{"today", callBody("waits", "{},"+modernMeta), "canceled", modern("tools/call", "waits"), workLimit},
 	} {
+		p.quick.work, p.slow.work = c.work, c.work
 		for s, records := range map[*Server]*recorder{p.quick: p.quicks, p.slow: p.slows} {
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(20*time.Millisecond, cancel)

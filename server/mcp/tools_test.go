@@ -57,6 +57,7 @@ type lookIn struct {
 // bench is what the tools of the tests leave behind.
 type bench struct {
 	changed atomic.Int64
+	waiting atomic.Int64 // calls of the tool "waits" that have begun
 	// asked is what the question of the tool "change" ends with.
 	asked atomic.Value
 }
@@ -114,6 +115,7 @@ func toolConfig(tb testing.TB) (Config, *bench, *recorder) {
 			return &Result{Structured: changeOut{strings.Repeat("äö", 64<<10)}, Untrusted: true}, nil
 		}),
 		NewTool[empty, changeOut](named(read, "waits"), func(ctx context.Context, _ *Call, _ empty) (*Result, error) {
+			b.waiting.Add(1)
 			<-ctx.Done()
 			return nil, ctx.Err()
 		}),

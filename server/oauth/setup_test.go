@@ -234,9 +234,9 @@ func (w *world) alive(tokens *oauth.TokenResponse) bool {
 // eventually waits for what a notification brings about: much less than the cache's time.
 func (w *world) eventually(what string, is func() bool) {
 	w.t.Helper()
-	for deadline := time.Now().Add(5 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
+	for deadline := time.Now().Add(20 * time.Second); !is(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			w.t.Fatalf("not so within 5 s: %s", what)
+			w.t.Fatalf("not so within 20 s: %s", what)
 		}
 	}
 }

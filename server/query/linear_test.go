@@ -8,6 +8,21 @@ import (
 	"github.com/boughdb/bough/server/query"
 )
 
+// checkLinear fails the test if parsing takes much longer than the tens of milliseconds that it should, each time: once,
+// the machine may have had other things to do.
+func checkLinear(t *testing.T, in string, parse func()) {
+	t.Helper()
+	var took [3]time.Duration
+	for i := range took {
+		start := time.Now()
+		parse()
+		if took[i] = time.Since(start); took[i] <= 2*time.Second {
+			return
+		}
+	}
+	t.Errorf("%.40s... took %s", in, took)
+}
+
 // The time that parsing takes must grow with the length of the input only: these repeat what a parser may scan ahead
 // from again and again.
 func TestLongInputIsParsedInLinearTime(t *testing.T) {
@@ -24,18 +39,12 @@ func TestLongInputIsParsedInLinearTime(t *testing.T) {
 		fill("a"), fill("a_"), fill("a>"), fill("a[") + "=1", fill("__") + "=1", "a=" + fill("not."), fill("&"), fill("a=eq.1&"), fill("a.b.limit=1&"), fill("%41"), fill("+") + "=",
 		fill("a.is=eq.1&"),
 	} {
-		start := time.Now()
-		_, _ = query.Parse(in)
-		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("%.40s... took %s", in, d)
-		}
+		checkLinear(t, in, func() { _, _ = query.Parse(in) })
 	}
 	for _, in := range []string{fill(","), fill("a,"), fill(`"`), fill("tx=x,"), fill(";"), fill("text/csv,"), fill("*/*;q=0.1,"), fill("text/csv;q=0.5;"), fill("return=minimal;")} {
-		start := time.Now()
-		_, _ = query.ParsePrefer([]string{in})
-		_, _ = query.ParseAccept(in)
-		if d := time.Since(start); d > 2*time.Second {
-			t.Errorf("%.40s... took %s", in, d)
-		}
+		checkLinear(t, in, func() {
+			_, _ = query.ParsePrefer([]string{in})
+			_, _ = query.ParseAccept(in)
+		})
 	}
 }

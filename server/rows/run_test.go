@@ -160,7 +160,7 @@ func TestNothingLeaksFromFailures(t *testing.T) {
 	exec(t, conn, "grant all on t to "+role)
 	session := &rows.Session{Role: role, Settings: []rows.Setting{{"request.jwt.claims", claims}, {"statement_timeout", "60000"}}}
 	insert := rows.Step{Statement: statement("insert into t values (1)", nil)}
-	long := statement("select i, repeat('x', 100) from (select generate_series(1, 50000000) i) s", nil, "i:n", "x")
+	long := statement("select i, repeat('x', 100) from (select generate_series(1, 50000000000) i) s", nil, "i:n", "x")
 	runners := map[string]func(context.Context, ...rows.Step) error{
 		"run": func(ctx context.Context, steps ...rows.Step) error { return rows.Run(ctx, conn, session, steps...) },
 		"tx": func(ctx context.Context, steps ...rows.Step) error {
@@ -206,7 +206,7 @@ func TestNothingLeaksFromFailures(t *testing.T) {
 			defer stop()
 			start := time.Now()
 			err = run(ctx, insert, rows.Step{Statement: statement("select pg_sleep(60)", nil, "a")})
-			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 10*time.Second {
+			if !errors.Is(err, context.DeadlineExceeded) || time.Since(start) > 40*time.Second {
 				t.Errorf("got %v after %v", err, time.Since(start))
 			}
 			wantCode(t, err, "57014")
@@ -450,7 +450,7 @@ func TestMidStreamFailureIsAborted(t *testing.T) {
 func TestAClientThatCannotBeWrittenToEndsTheStatement(t *testing.T) {
 	t.Parallel()
 	conn := setup(t)
-	s := statement("select i, repeat('x', 100) from (select generate_series(1, 50000000) i) s", nil, "a:n", "b")
+	s := statement("select i, repeat('x', 100) from (select generate_series(1, 50000000000) i) s", nil, "a:n", "b")
 	for fail := range 3 {
 		sent := pieces{fail: fail}
 		body := rows.NewBody(func() (io.Writer, error) {
@@ -459,10 +459,9 @@ func TestAClientThatCannotBeWrittenToEndsTheStatement(t *testing.T) {
 			}
 			return &sent, nil
 		}, false)
-		start := time.Now()
 		err := rows.Run(t.Context(), conn, nil, rows.Step{Statement: s, Sink: rows.NewObjects(body, s.Output, rows.Options{})})
-		if err == nil || errors.Is(err, rows.ErrAborted) != (fail > 0) || time.Since(start) > 5*time.Second {
-			t.Errorf("write %d: got %v after %v", fail, err, time.Since(start))
+		if err == nil || errors.Is(err, rows.ErrAborted) != (fail > 0) {
+			t.Errorf("write %d: got %v", fail, err)
 		}
 		wantClean(t, conn)
 		body.Release()

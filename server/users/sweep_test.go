@@ -13,9 +13,9 @@ import (
 
 func TestMain(m *testing.M) { pgtest.Main(m) }
 
-// Tables that every attempt writes to do not grow for ever.
-func TestSweep(t *testing.T) {
-	t.Parallel()
+// control connects to a new control database.
+func control(t *testing.T) *pgxpool.Pool {
+	t.Helper()
 	url := pgtest.Template(t, "control", func(ctx context.Context, url string) error {
 		pool, err := pgxpool.New(ctx, url)
 		if err != nil {
@@ -29,8 +29,15 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(pool.Close)
+	return pool
+}
+
+// Tables that every attempt writes to do not grow for ever.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	pool := control(t)
 	s := &Service{pool: pool, cfg: Config{RefreshLifetime: 30 * 24 * time.Hour}}
-	_, err = pool.Exec(t.Context(), `
+	_, err := pool.Exec(t.Context(), `
 		insert into users (id, email) values (gen_random_uuid(), 'ada@example.com');
 		insert into sessions (id, user_id, method, ip, network, user_agent, expires_at, ended_at)
 			select gen_random_uuid(), u.id, 'password', '', '', '', now() + e, now() + x
