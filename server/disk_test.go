@@ -267,6 +267,7 @@ func TestDiskFilledBySomebodyElse(t *testing.T) {
 		t.Fatalf("the disk has no end: %s", out)
 	}
 	killPostmaster(t, filepath.Join(disk, "bough"))
+	eventually(t, "the server's restart", func() bool { return strings.Contains(o.log.String(), "PostgreSQL is ready again") })
 	eventually(t, "an answer from main", func() bool {
 		r, err := c.GetBranchWithResponse(t.Context(), "main")
 		return err == nil && r.StatusCode() == 200
