@@ -40,8 +40,13 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		return out
 	}
 	defer stop()
+	control, err := readControl(ctx, cfg, url)
+	if err != nil {
+		add(Warning, "check control-database-url; a server that was never started has no control database yet", "control database: %v", err)
+	}
 	cluster, err := postgres.OpenCluster(ctx, postgres.ClusterConfig{
-		URL: url, DirectURL: cfg.DatabaseDirectURL, PoolMode: postgres.PoolMode(cfg.Pool.Mode), Reflink: reflink, Log: slog.New(slog.DiscardHandler), Limits: postgres.PoolLimits{Main: 1, Branch: 1, Total: 2},
+		URL: url, DirectURL: cfg.DatabaseDirectURL, PoolMode: postgres.PoolMode(cfg.Pool.Mode), Installation: control.installation,
+		Reflink: reflink, Log: slog.New(slog.DiscardHandler), Limits: postgres.PoolLimits{Main: 1, Branch: 1, Total: 2},
 		PGDump: (&Planes{}).dumpProgram, DataPlane: cfg.dataPlane(),
 	})
 	if err != nil {
@@ -58,7 +63,8 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		add(Failed, "", "looking at main: %v", err)
 		return out
 	}
-	return append(out, dataPlaneFindings(cfg, cluster)...)
+	out = append(out, dataPlaneFindings(cfg, cluster)...)
+	return append(out, stateFindings(ctx, cfg, cluster, control, url)...)
 }
 
 // checkControl looks at what the control database's URL leads to. The database itself need not exist yet.

@@ -22,8 +22,10 @@ const (
 	ballastShare = 50 // 2 %
 	minBallast   = 48 << 20
 	maxBallast   = 256 << 20
-	// Below so much free space the ballast is given up.
+	// Below so much free space the ballast is given up, unless space goes on falling by so much between two looks:
+	// whoever fills the disk that fast would take the ballast too, and ends when there is nothing left.
 	criticalSpace = 32 << 20
+	fallingSpace  = 1 << 20
 
 	ballastEvery = 200 * time.Millisecond
 )
@@ -62,8 +64,9 @@ func ballastSize(dir string, u diskspace.Usage) int64 {
 	return size
 }
 
-// keepBallast makes the ballast when there is ample room and gives it up when there is almost none.
-func (s *Server) keepBallast() {
+// keepBallast makes the ballast when there is ample room and gives it up when there is almost none. needed says that
+// PostgreSQL is about to start. It is called by one goroutine at a time.
+func (s *Server) keepBallast(needed bool) {
 	if s.noBallast {
 		return
 	}
@@ -71,11 +74,13 @@ func (s *Server) keepBallast() {
 	if err != nil {
 		return
 	}
+	falling := u.Free < s.lastFree-fallingSpace
+	s.lastFree = u.Free
 	name := filepath.Join(s.cluster, ballastName)
 	info, err := os.Stat(name)
 	there := err == nil && info.Size() > 0
 	switch want := ballastSize(s.cluster, u); {
-	case there && u.Free < criticalSpace:
+	case there && u.Free < criticalSpace && (needed || !falling):
 		if err := os.Remove(name); err != nil {
 			s.log.Error("the disk is almost full, and the ballast cannot be given up", "file", name, "error", err)
 			return

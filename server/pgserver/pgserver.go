@@ -73,6 +73,7 @@ type Server struct {
 
 	noBallast     bool
 	ballastFailed atomic.Bool
+	lastFree      int64 // on the cluster's disk, when it was last looked at
 
 	mu   sync.Mutex
 	inst Installation
@@ -256,7 +257,7 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 	if err := removeStalePID(s.cluster, s.log); err != nil {
 		return nil, err
 	}
-	s.keepBallast()
+	s.keepBallast(true)
 	directories := databaseDirs(s.cluster)
 	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, filepath.Join(s.Installation().BinDir, "postgres"),
 		"-D", s.cluster,

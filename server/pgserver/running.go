@@ -44,3 +44,6 @@ func RunningURL(dataDir, database string) (string, error) {
 	}
 	return (&Server{password: password, port: port}).URL(database), nil
 }
+
+// ClusterPath is where the cluster of a data directory is, or a link to it.
+func ClusterPath(dataDir string) string { return filepath.Join(dataDir, clusterName) }

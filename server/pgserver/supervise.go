@@ -37,7 +37,7 @@ func (s *Server) supervise(ctx context.Context, c *child) {
 			s.log.Info("PostgreSQL has stopped")
 			return
 		case <-space.C:
-			s.keepBallast()
+			s.keepBallast(false)
 			continue
 		case <-watch.C:
 			if !program.replaced() || !s.mayUpgrade(program) {

@@ -27,3 +27,6 @@ func (c *Cluster) SchemaVersion(ctx context.Context, database string) (string, e
 	defer conn.Close(context.WithoutCancel(ctx))
 	return schemaVersion(ctx, conn)
 }
+
+// SetKeeperPause sets how long a database rests between two restorings.
+func SetKeeperPause(k *PlaneKeeper, d time.Duration) { k.pause = d }

@@ -199,3 +199,15 @@ func local(addr net.Addr) bool {
 	}
 	return false
 }
+
+// SourceUse counts what keeps a database from being used as a template: sessions of other programs, and prepared
+// transactions.
+func (c *Cluster) SourceUse(ctx context.Context, database string) (sessions, prepared int, err error) {
+	conn, err := c.admin(ctx, "")
+	if err != nil {
+		return 0, 0, err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	src, err := c.inspect(ctx, conn, database)
+	return src.externalSessions, src.preparedXact, err
+}
