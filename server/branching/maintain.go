@@ -100,6 +100,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	if _, err := q.SweepIdempotencyKeys(ctx); err != nil {
 		return err
 	}
+	if err := s.engine.SweepImages(ctx, s.live(ctx)); err != nil {
+		return err
+	}
 	// The databases come first: one made after this is not in the list, one whose branch is removed after it is.
 	databases, err := s.engine.Databases(ctx)
 	if err != nil {
@@ -128,6 +131,17 @@ func (s *Service) sweep(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// live reports whether a branch is there. One that was never recorded here is not: its schema image can be made again.
+func (s *Service) live(ctx context.Context) func(uuid.UUID) (bool, error) {
+	return func(id uuid.UUID) (bool, error) {
+		b, err := db.New(s.pool).GetBranchByID(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return false, nil
+		}
+		return b.DeletedAt == nil, err
+	}
 }
 
 // dropOrphan drops a database that a finished or removed branch left, unless an operation began meanwhile. One of a
