@@ -69,6 +69,7 @@ type Config struct {
 		Workers          int
 		CopyJobs         int
 		KeepUserMappings bool
+		LeaveOut         bool
 	}
 	Pool struct {
 		Main, Branch, Control int32
@@ -119,6 +120,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.Var(durationVar(&c.Branching.DrainTimeout, "5s"), "branching.drain-timeout", "how long a clone waits for requests at work")
 	f.IntVar(&c.Branching.Workers, "branching.workers", 2, "clones at a time")
 	f.IntVar(&c.Branching.CopyJobs, "branching.copy-jobs", 2, "connections of a snapshot copy")
+	f.BoolVar(&c.Branching.LeaveOut, "branching.leave-out-unsupported", false, "copy a database without what only a superuser can create, such as event triggers; the branch's activity names it")
 	f.BoolVar(&c.Branching.KeepUserMappings, "branching.keep-user-mappings", false, "let branches have main's user mappings of foreign servers, and so reach them")
 	f.Int32Var(&c.Pool.Main, "pool.main", 0, "most connections to main (default 4 for each core of this machine, 10 to 60)")
 	f.Int32Var(&c.Pool.Branch, "pool.branch", 5, "most connections to one branch")

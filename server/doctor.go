@@ -54,7 +54,29 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		add(Failed, "", "looking at main: %v", err)
 		return out
 	}
-	return append(out, dataPlaneFindings(cfg, cluster)...)
+	return append(append(out, copyFindings(ctx, cfg, cluster)...), dataPlaneFindings(cfg, cluster)...)
+}
+
+// copyFindings says what branches of main would not get where the server does not copy main itself.
+func copyFindings(ctx context.Context, cfg Config, cluster *postgres.Cluster) []Finding {
+	list, err := cluster.Unportable(ctx, cluster.Main())
+	if err != nil {
+		return []Finding{{Failed, err.Error(), ""}}
+	}
+	var out []Finding
+	for _, o := range list {
+		switch {
+		case o.Needed:
+			out = append(out, Finding{Warning, fmt.Sprintf("main has the %s, without which no branch can be copied while main is in use", o),
+				"connect as a superuser, or as a member of the owner, or keep other programs out of main"})
+		case cfg.Branching.LeaveOut:
+			out = append(out, Finding{OK, fmt.Sprintf("copied branches do without the %s", o), ""})
+		default:
+			out = append(out, Finding{Warning, fmt.Sprintf("main has the %s; branches cannot be copied while main is in use", o),
+				"set branching.leave-out-unsupported, or connect as a superuser"})
+		}
+	}
+	return out
 }
 
 // mainForDoctor returns the URL of main, starting the embedded PostgreSQL for the moment where no server runs it.

@@ -80,7 +80,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 		URL: mainURL, Installation: installation, Log: log,
 		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout},
 		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
-		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,
+		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings, LeaveOutUnsupported: cfg.Branching.LeaveOut,
 		Reflink: p.embedded != nil && p.embedded.Reflink(),
 		PGDump:  p.dumpProgram, DataPlane: cfg.dataPlane(),
 	})

@@ -343,10 +343,11 @@ func (e permanentError) Unwrap() error { return e.error }
 func permanent(err error) bool {
 	var marked permanentError
 	var unsupported *pgcopy.UnsupportedError
+	var unportable *postgres.UnportableError
 	if pgcopy.Retryable(err) {
 		return false
 	}
-	if errors.As(err, &marked) || errors.As(err, &unsupported) || errors.Is(err, postgres.ErrSourceInUse) {
+	if errors.As(err, &marked) || errors.As(err, &unsupported) || errors.As(err, &unportable) || errors.Is(err, postgres.ErrSourceInUse) {
 		return true
 	}
 	var pgErr *pgconn.PgError

@@ -232,7 +232,8 @@ func (b *imageBuild) build(ctx context.Context) error {
 		b.marker.Version, err = schemaVersion(ctx, conn)
 		return err
 	}
-	b.marker.Copier, err = b.copySnapshot(ctx, b.conn, b.request, b.source, b.name, claim, inSnapshot)
+	left, err := b.copySnapshot(ctx, b.conn, b.request, b.source, b.name, claim, inSnapshot, &b.marker.Copier)
+	b.marker.Note = strings.Join(left, "\n")
 	if err == nil || hopeless(ctx, err) {
 		return b.complete(ctx, err)
 	}
