@@ -77,6 +77,7 @@ type Config struct {
 		CopyJobs         int
 		KeepUserMappings bool
 		DiskReserve      diskspace.Reserve
+		LeaveOut         bool
 	}
 	Pool struct {
 		Main, Branch, Control int32
@@ -139,6 +140,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.Var(durationVar(&c.Branching.DrainTimeout, "5s"), "branching.drain-timeout", "how long a clone waits for requests at work")
 	f.IntVar(&c.Branching.Workers, "branching.workers", 2, "clones at a time")
 	f.IntVar(&c.Branching.CopyJobs, "branching.copy-jobs", 2, "connections of a snapshot copy")
+	f.BoolVar(&c.Branching.LeaveOut, "branching.leave-out-unsupported", false, "copy a database without what only a superuser can create, such as event triggers; the branch's activity names it")
 	f.BoolVar(&c.Branching.KeepUserMappings, "branching.keep-user-mappings", false, "let branches have main's user mappings of foreign servers, and so reach them")
 	f.Var(&c.Branching.DiskReserve, "branching.disk-reserve", "space on the databases' disk that Bough leaves free, such as 2GB or 5% (auto: 5%, between 64MB and 1GB); 0 for none")
 	f.Int32Var(&c.Pool.Main, "pool.main", 0, "most connections to main (default 4 for each core of this machine, 10 to 60)")

@@ -64,6 +64,7 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		return out
 	}
 	out = append(out, dataPlaneFindings(cfg, cluster)...)
+	out = append(out, copyFindings(ctx, cfg, cluster)...)
 	return append(out, stateFindings(ctx, cfg, cluster, control, url)...)
 }
 
@@ -91,6 +92,28 @@ func poolerFindings(cluster *postgres.Cluster) []Finding {
 	if !direct {
 		out = append(out, Finding{Warning, "there is no way around the pooler: no LISTEN for changes of the schema, which is polled for changes, and no branches",
 			"set database-direct-url to a URL of the server itself"})
+	}
+	return out
+}
+
+// copyFindings says what branches of main would not get where the server does not copy main itself.
+func copyFindings(ctx context.Context, cfg Config, cluster *postgres.Cluster) []Finding {
+	list, err := cluster.Unportable(ctx, cluster.Main())
+	if err != nil {
+		return []Finding{{Failed, err.Error(), ""}}
+	}
+	var out []Finding
+	for _, o := range list {
+		switch {
+		case o.Needed:
+			out = append(out, Finding{Warning, fmt.Sprintf("main has the %s, without which no branch can be copied while main is in use", o),
+				"connect as a superuser, or as a member of the owner, or keep other programs out of main"})
+		case cfg.Branching.LeaveOut:
+			out = append(out, Finding{OK, fmt.Sprintf("copied branches do without the %s", o), ""})
+		default:
+			out = append(out, Finding{Warning, fmt.Sprintf("main has the %s; branches cannot be copied while main is in use", o),
+				"set branching.leave-out-unsupported, or connect as a superuser"})
+		}
 	}
 	return out
 }

@@ -98,7 +98,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 		URL: mainURL, DirectURL: cfg.DatabaseDirectURL, PoolMode: postgres.PoolMode(cfg.Pool.Mode), Disk: disk, Installation: installation, Log: log,
 		Limits:   postgres.PoolLimits{Main: cfg.Pool.Main, Branch: cfg.Pool.Branch, Total: cfg.Pool.Total, Idle: cfg.Pool.IdleTimeout, Wait: cfg.Pool.Wait, Message: int(cfg.API.MaxRecord)},
 		Sessions: postgres.SessionPolicy(cfg.Branching.Sessions), Strategy: strategy, MaxPause: cfg.Branching.MaxPause,
-		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings,
+		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings, LeaveOutUnsupported: cfg.Branching.LeaveOut,
 		Reflink: p.embedded != nil && p.embedded.Reflink(),
 		PGDump:  p.dumpProgram, DataPlane: cfg.dataPlane(),
 	})

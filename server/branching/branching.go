@@ -59,6 +59,8 @@ type Engine interface {
 	Complete(ctx context.Context, r postgres.CloneRequest) error
 	Swap(ctx context.Context, current, fresh, old, op string) error
 	Drop(ctx context.Context, database, op string) error
+	DropImage(ctx context.Context, branch uuid.UUID) error
+	SweepImages(ctx context.Context, live func(branch uuid.UUID) (bool, error)) error
 	Abandon(ctx context.Context, op string) error
 	Lookup(ctx context.Context, database string) (*postgres.Database, error)
 	Databases(ctx context.Context) ([]postgres.Database, error)

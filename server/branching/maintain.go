@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -107,6 +106,9 @@ func (s *Service) sweep(ctx context.Context) error {
 	if _, err := q.SweepIdempotencyKeys(ctx); err != nil {
 		return err
 	}
+	if err := s.engine.SweepImages(ctx, s.live(ctx)); err != nil {
+		return err
+	}
 	// The databases come first: one made after this is not in the list, one whose branch is removed after it is.
 	databases, err := s.engine.Databases(ctx)
 	if err != nil {
@@ -148,8 +150,16 @@ func (s *Service) sweep(ctx context.Context) error {
 	return nil
 }
 
-// imagePrefix begins the names of databases that hold no branch; their maker sweeps them.
-const imagePrefix = "bough_image_"
+// live reports whether a branch is there. One that was never recorded here is not: its schema image can be made again.
+func (s *Service) live(ctx context.Context) func(uuid.UUID) (bool, error) {
+	return func(id uuid.UUID) (bool, error) {
+		b, err := db.New(s.pool).GetBranchByID(ctx, id)
+		if errors.Is(err, pgx.ErrNoRows) {
+			return false, nil
+		}
+		return b.DeletedAt == nil, err
+	}
+}
 
 // dropOrphan drops a database that an operation of a finished or removed branch left, unless another began meanwhile.
 //
@@ -157,9 +167,6 @@ const imagePrefix = "bough_image_"
 // to keep it: it is reported, once. So is one of a branch that was never recorded here: the control database may have
 // been restored from before its time.
 func (s *Service) dropOrphan(ctx context.Context, branch uuid.UUID, name string) error {
-	if strings.HasPrefix(name, imagePrefix) {
-		return nil
-	}
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
 		b, err := q.GetBranchByID(ctx, branch)

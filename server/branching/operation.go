@@ -44,6 +44,7 @@ func (s *Service) runClone(ctx context.Context, b Branch) error {
 		Target: freshName(b.DatabaseName), Branch: b.ID, Generation: generation,
 		SchemaOnly: b.DataCloneMode != db.DataCloneModeFullClone,
 		Progress:   func(phase string) { s.phase(ctx, b, phase) },
+		Step:       func(step string) { faultPoint(b, step) },
 	}
 	result, err := s.cloneParent(ctx, b, &request)
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *Service) cloneParent(ctx context.Context, b Branch, request *postgres.C
 	case parent.Status != db.BranchStatusReady && parent.Status != db.BranchStatusResetting:
 		return postgres.CloneResult{}, fmt.Errorf("the parent %q is not ready", parent.Slug)
 	}
-	request.Source = parent.DatabaseName
+	request.Source, request.SourceBranch = parent.DatabaseName, parent.ID
 	// A target from an earlier try is dropped by the engine; it must be ours.
 	if left, err := s.engine.Lookup(ctx, request.Target); err != nil {
 		return postgres.CloneResult{}, err
@@ -140,6 +141,12 @@ func (s *Service) finish(ctx context.Context, b Branch, generation int32, r post
 			details["strategy"] = r.Strategy
 			details["bytes"] = r.Size
 			details["pause_ms"] = r.Pause.Milliseconds()
+		}
+		if r.Copier != "" {
+			details["copier"] = r.Copier
+		}
+		if r.Strategy == postgres.StrategyImage {
+			details["image_reused"] = r.Reused
 		}
 		if len(r.Warnings) > 0 {
 			details["warnings"] = r.Warnings
@@ -264,6 +271,9 @@ func (s *Service) runDelete(ctx context.Context, b Branch) error {
 			return err
 		}
 	}
+	if err := s.engine.DropImage(ctx, b.ID); err != nil {
+		return err
+	}
 	faultPoint(b, "dropped")
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
@@ -352,10 +362,12 @@ func (e permanentError) Unwrap() error { return e.error }
 func permanent(err error) bool {
 	var marked permanentError
 	var unsupported *pgcopy.UnsupportedError
+	var unportable *postgres.UnportableError
 	if pgcopy.Retryable(err) {
 		return false
 	}
-	if errors.As(err, &marked) || errors.Is(err, diskspace.ErrInsufficient) || errors.As(err, &unsupported) || errors.Is(err, postgres.ErrSourceInUse) {
+	if errors.As(err, &marked) || errors.Is(err, diskspace.ErrInsufficient) || errors.As(err, &unsupported) ||
+		errors.As(err, &unportable) || errors.Is(err, postgres.ErrSourceInUse) {
 		return true
 	}
 	var pgErr *pgconn.PgError

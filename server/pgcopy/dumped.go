@@ -157,7 +157,7 @@ func about(objects []string) *regexp.Regexp {
 			at = len(o)
 		}
 		at = strings.LastIndexByte(o[:at], ' ') + 1
-		names[i] = strings.ToUpper(o[:at]) + regexp.QuoteMeta(o[at:])
+		names[i] = strings.ToUpper(o[:at]) + `(?:IF NOT EXISTS )?` + regexp.QuoteMeta(o[at:])
 	}
 	return regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON|(GRANT|REVOKE) \w+ ON) (` + strings.Join(names, "|") + `)(\s|$)`)
 }

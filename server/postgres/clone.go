@@ -158,7 +158,8 @@ func (c *Cluster) cloneRows(ctx context.Context, conn *pgx.Conn, r CloneRequest,
 		return claim()
 	}
 	// The privileges come before the rows, lest somebody reads these who may not connect to the source.
-	res.Copier, err = c.copySnapshot(ctx, conn, r, src, r.Target, claim, nil)
+	left, err := c.copySnapshot(ctx, conn, r, src, r.Target, claim, nil, &res.Copier)
+	res.Warnings = append(res.Warnings, left...)
 	return err
 }
 
@@ -515,10 +516,11 @@ func (c *Cluster) dumpProgram() string {
 
 // copySnapshot makes the database target and fills it from a snapshot of the source, by pg_dump where there is one: it
 // knows every kind of object. Where it fails, or there is none, the copier's own reader of schemas does it. claim is
-// called when the target is there and empty, and inSnapshot, if not nil, with a session that sees the snapshot.
+// called when the target is there and empty, and inSnapshot, if not nil, with a session that sees the snapshot. copier
+// becomes the name of what has copied. The warnings say what was left out.
 func (c *Cluster) copySnapshot(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source, target string, claim func() error,
-	inSnapshot func(context.Context, *pgx.Conn) error,
-) (copier string, err error) {
+	inSnapshot func(context.Context, *pgx.Conn) error, copier *string,
+) (warnings []string, err error) {
 	config := func(database string) *pgx.ConnConfig {
 		cfg := c.base.Copy()
 		cfg.Database = database
@@ -530,6 +532,11 @@ func (c *Cluster) copySnapshot(ctx context.Context, conn *pgx.Conn, r CloneReque
 	if c.cfg.DataPlane != nil {
 		options.LeaveOut = notOfCopies
 	}
+	left, warnings, err := c.leaveOut(ctx, r.Source)
+	if err != nil {
+		return nil, err
+	}
+	options.LeaveOut = append(left, options.LeaveOut...)
 	attempt := func() error {
 		if err := c.drop(ctx, conn, target); err != nil {
 			return err
@@ -541,18 +548,18 @@ func (c *Cluster) copySnapshot(ctx context.Context, conn *pgx.Conn, r CloneReque
 			return err
 		}
 		res, err := pgcopy.Copy(ctx, options)
-		copier = res.Schema
+		*copier = res.Schema
 		return err
 	}
 	if options.PGDump = c.dumpProgram(); options.PGDump != "" {
 		err := attempt()
 		if err == nil || hopeless(ctx, err) {
-			return copier, err
+			return warnings, err
 		}
 		c.cfg.Log.Warn("copying with pg_dump failed; the built-in reader is tried", "source", r.Source, "error", err)
 		options.PGDump = ""
 	}
-	return copier, attempt()
+	return warnings, attempt()
 }
 
 // hopeless reports whether an error would meet another way to copy as well, or passes.

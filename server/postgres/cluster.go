@@ -53,6 +53,8 @@ type ClusterConfig struct {
 	PGDump func(major int) string
 	// KeepUserMappings copies foreign servers' user mappings, through which a branch can reach other databases.
 	KeepUserMappings bool
+	// LeaveOutUnsupported copies a database without what the role cannot create in a copy, where nothing else needs it.
+	LeaveOutUnsupported bool
 	// DataPlane is what main and the branches are given; nil gives them nothing.
 	DataPlane *DataPlane
 	// Disk guards the file system with the server's data; nil where that is not known.

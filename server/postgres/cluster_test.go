@@ -201,7 +201,7 @@ func TestDatabasesAreOnlyOurs(t *testing.T) {
 	}
 	for _, name := range []string{foreign, plain, broken, f.Main()} {
 		d, err := f.Lookup(t.Context(), name)
-		if diff := cmp.Diff(&postgres.Database{Name: name}, d); err != nil || diff != "" {
+		if diff := cmp.Diff(&postgres.Database{Name: name, Foreign: name == foreign}, d); err != nil || diff != "" {
 			t.Errorf("%s: %v (-want +got):\n%s", name, err, diff)
 		}
 	}

@@ -30,3 +30,20 @@ func (c *Cluster) SchemaVersion(ctx context.Context, database string) (string, e
 
 // SetKeeperPause sets how long a database rests between two restorings.
 func SetKeeperPause(k *PlaneKeeper, d time.Duration) { k.pause = d }
+
+// Expect sets how long a strategy is expected to take.
+func (c *Cluster) Expect(s Strategy, perByte, perFile float64) {
+	c.rateMu.Lock()
+	defer c.rateMu.Unlock()
+	c.rates[s] = rate{perByte, perFile}
+}
+
+// Estimate is how long a strategy is expected to take.
+func (c *Cluster) Estimate(s Strategy, bytes, files int64) time.Duration {
+	return c.estimate(s, extent{bytes, files})
+}
+
+// Measure tells how long a strategy took.
+func (c *Cluster) Measure(s Strategy, bytes, files int64, took time.Duration) {
+	c.measure(s, extent{bytes, files}, took)
+}

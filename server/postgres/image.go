@@ -55,18 +55,24 @@ func (c *Cluster) DropImage(ctx context.Context, branch uuid.UUID) error {
 	return c.Drop(ctx, name, "")
 }
 
-// SweepImages drops the schema images of branches that are not among the live ones.
-func (c *Cluster) SweepImages(ctx context.Context, live map[uuid.UUID]bool) error {
+// SweepImages drops the schema images of branches that are not live. It asks after it has listed the images, so that one
+// of a new branch is safe.
+func (c *Cluster) SweepImages(ctx context.Context, live func(branch uuid.UUID) (bool, error)) error {
 	found, err := c.databases(ctx, "shobj_description(d.oid, 'pg_database') like $1", markerPrefix+"%")
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, d := range found {
-		if d.Marked && d.Marker.Kind == imageKind && d.Name == ImageName(d.Marker.Branch) && !live[d.Marker.Branch] {
-			c.cfg.Log.Info("dropping the schema image of a branch that is gone", "database", d.Name)
-			errs = append(errs, c.Drop(ctx, d.Name, ""))
+		if !d.Marked || d.Marker.Kind != imageKind || d.Name != ImageName(d.Marker.Branch) {
+			continue
 		}
+		if ok, err := live(d.Marker.Branch); ok || err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c.cfg.Log.Info("dropping the schema image of a branch that is gone", "database", d.Name)
+		errs = append(errs, c.Drop(ctx, d.Name, ""))
 	}
 	return errors.Join(errs...)
 }
@@ -232,7 +238,8 @@ func (b *imageBuild) build(ctx context.Context) error {
 		b.marker.Version, err = schemaVersion(ctx, conn)
 		return err
 	}
-	b.marker.Copier, err = b.copySnapshot(ctx, b.conn, b.request, b.source, b.name, claim, inSnapshot)
+	left, err := b.copySnapshot(ctx, b.conn, b.request, b.source, b.name, claim, inSnapshot, &b.marker.Copier)
+	b.marker.Note = strings.Join(left, "\n")
 	if err == nil || hopeless(ctx, err) {
 		return b.complete(ctx, err)
 	}

@@ -267,8 +267,7 @@ func TestImageFollowsTheSchema(t *testing.T) {
 	execute(t, f.in("postgres"), "update pg_database set datcollversion = '0' where datname = '"+image+"' and datcollversion is not null")
 	clone("damaged")
 
-	live := map[uuid.UUID]bool{source: true}
-	if err := f.SweepImages(t.Context(), live); err != nil || !f.exists(t, image) {
+	if err := f.SweepImages(t.Context(), liveBranches(source)); err != nil || !f.exists(t, image) {
 		t.Errorf("the image of a live branch is gone: %v", err)
 	}
 	if err := f.DropImage(t.Context(), source); err != nil || f.exists(t, image) {
@@ -293,7 +292,7 @@ func TestImageNameBelongsToAnother(t *testing.T) {
 	if err := clone(f); err == nil || !strings.Contains(err.Error(), "is not the schema image") {
 		t.Errorf("got %v", err)
 	}
-	if err := errors.Join(f.DropImage(t.Context(), source), f.SweepImages(t.Context(), nil)); err != nil || !f.exists(t, postgres.ImageName(source)) {
+	if err := errors.Join(f.DropImage(t.Context(), source), f.SweepImages(t.Context(), liveBranches())); err != nil || !f.exists(t, postgres.ImageName(source)) {
 		t.Errorf("the other's image is gone: %v", err)
 	}
 }

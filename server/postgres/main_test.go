@@ -2,12 +2,12 @@ package postgres_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -73,7 +73,7 @@ func setupAt(t *testing.T, mainURL string, configure ...func(*postgres.ClusterCo
 	f := &fixture{config: cfg, url: mainURL}
 	f.Cluster = open(t, cfg)
 	t.Cleanup(func() {
-		if err := f.Cluster.SweepImages(context.Background(), nil); err != nil && !errors.Is(err, context.Canceled) {
+		if err := f.SweepImages(context.Background(), liveBranches()); err != nil {
 			t.Errorf("dropping the schema images: %v", err)
 		}
 	})
@@ -88,6 +88,11 @@ func open(t *testing.T, cfg postgres.ClusterConfig) *postgres.Cluster {
 	}
 	t.Cleanup(c.Close)
 	return c
+}
+
+// liveBranches are what SweepImages asks for.
+func liveBranches(ids ...uuid.UUID) func(uuid.UUID) (bool, error) {
+	return func(id uuid.UUID) (bool, error) { return slices.Contains(ids, id), nil }
 }
 
 // target returns the name of a database to make, dropped after the test.
