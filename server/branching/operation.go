@@ -333,10 +333,12 @@ func (e permanentError) Unwrap() error { return e.error }
 func permanent(err error) bool {
 	var marked permanentError
 	var unsupported *pgcopy.UnsupportedError
+	var denied *pgcopy.PermissionError
+	var mismatch *pgcopy.MismatchError
 	if pgcopy.Retryable(err) {
 		return false
 	}
-	if errors.As(err, &marked) || errors.As(err, &unsupported) || errors.Is(err, postgres.ErrSourceInUse) {
+	if errors.As(err, &marked) || errors.As(err, &unsupported) || errors.As(err, &denied) || errors.As(err, &mismatch) || errors.Is(err, postgres.ErrSourceInUse) {
 		return true
 	}
 	var pgErr *pgconn.PgError

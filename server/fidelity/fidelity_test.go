@@ -187,6 +187,7 @@ func TestRealSchemas(t *testing.T) {
 		{"mattermost", "go github.com/mattermost/mattermost-server/v6@v6.7.2", "db/migrations/postgres/*.up.sql"},
 		{"zabbix", "deb zabbix-server-pgsql", "usr/share/zabbix-server-pgsql/schema.sql.gz"},
 		{"bareos", "deb bareos-database-postgresql", "usr/lib/bareos/scripts/ddl/creates/postgresql.sql"},
+		{"bacula", "deb bacula-director-pgsql", "usr/share/dbconfig-common/data/bacula-director-pgsql/install/pgsql"},
 		{"icinga", "deb icinga2-ido-pgsql", "usr/share/icinga2-ido-pgsql/schema/pgsql.sql"},
 		{"icingadb", "deb icingadb", "usr/share/icingadb/schema/pgsql/schema.sql"},
 	} {
