@@ -35,7 +35,7 @@ test: postgres ## run all tests, with the race detector where there is a C compi
 
 # What depends on the PostgreSQL it meets: the engine, and over HTTP what it does with tables, branches and policies.
 OLDEST := $(firstword $(sort $(wildcard /usr/lib/postgresql/*/bin)))
-ENGINE := ./server/pgcopy ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users
+ENGINE := ./server/pgcopy/... ./server/fidelity ./server/postgres ./server/introspect ./server/compile ./server/rows ./server/oauth ./server/readsql ./server/mcp/... ./server/events ./server/users
 ON_OLDEST := BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(TEST) -short
 
 .PHONY: test-oldest
@@ -45,6 +45,12 @@ test-oldest: test-engine ## test what depends on it on the oldest PostgreSQL tha
 .PHONY: test-engine
 test-engine: ## the part of test-oldest that makes no requests
 	$(if $(OLDEST),$(ON_OLDEST) $(ENGINE),@echo "no other PostgreSQL is installed")
+
+# The short form is part of test and test-oldest.
+.PHONY: test-fidelity
+test-fidelity: postgres ## compare copies of large and of real schemas with their sources, on all PostgreSQL that are there
+	BOUGH_FIDELITY=long $(GO) test -count=1 -timeout 60m ./server/fidelity ./server/pgcopy/inventory
+	$(if $(OLDEST),BOUGH_FIDELITY=long BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -count=1 -timeout 60m ./server/fidelity ./server/pgcopy/inventory)
 
 .PHONY: lint
 lint: generated vet lint-spec ## check code, contract and generated files

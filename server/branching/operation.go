@@ -363,11 +363,13 @@ func permanent(err error) bool {
 	var marked permanentError
 	var unsupported *pgcopy.UnsupportedError
 	var unportable *postgres.UnportableError
+	var denied *pgcopy.PermissionError
+	var mismatch *pgcopy.MismatchError
 	if pgcopy.Retryable(err) {
 		return false
 	}
-	if errors.As(err, &marked) || errors.Is(err, diskspace.ErrInsufficient) || errors.As(err, &unsupported) ||
-		errors.As(err, &unportable) || errors.Is(err, postgres.ErrSourceInUse) {
+	if errors.As(err, &marked) || errors.Is(err, diskspace.ErrInsufficient) || errors.As(err, &unsupported) || errors.As(err, &unportable) ||
+		errors.As(err, &denied) || errors.As(err, &mismatch) || errors.Is(err, postgres.ErrSourceInUse) {
 		return true
 	}
 	var pgErr *pgconn.PgError

@@ -42,6 +42,8 @@ const (
 type item struct {
 	addr
 	kind, identity string
+	owner          string   // "" if it has none of its own
+	of             addr     // of privileges: the object
 	create         []string // statements that create it
 	after          []string // its owner, comment and privileges
 	draft          []string // of a view: creates one with the same columns, see breakCycle

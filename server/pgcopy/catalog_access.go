@@ -13,7 +13,7 @@ import (
 // readOwners reads who owns what.
 func (r *reader) readOwners() error {
 	rows, err := r.conn.Query(r.ctx, `
-		select o.class::oid, o.id, format('alter %s %s owner to %I', `+keyword+`, i.identity, pg_get_userbyid(o.owner))
+		select o.class::oid, o.id, pg_get_userbyid(o.owner)::text, format('alter %s %s owner to %I', `+keyword+`, i.identity, pg_get_userbyid(o.owner))
 		from (
 			select 'pg_class'::regclass, oid, relowner from pg_class where relkind in ('r', 'p', 'f', 'v', 'm', 'S')
 			union all select 'pg_type'::regclass, oid, typowner from pg_type
@@ -34,9 +34,10 @@ func (r *reader) readOwners() error {
 		return err
 	}
 	var a addr
-	var statement string
-	_, err = pgx.ForEachRow(rows, []any{&a.class, &a.id, &statement}, func() error {
+	var owner, statement string
+	_, err = pgx.ForEachRow(rows, []any{&a.class, &a.id, &owner, &statement}, func() error {
 		if it := r.at[a]; it != nil {
+			it.owner = owner
 			it.after = append(it.after, statement)
 		}
 		return nil
@@ -188,7 +189,7 @@ func (r *reader) readPrivileges() error {
 		if !isMember && a.id >= 16384 {
 			return nil // a session's
 		}
-		it := r.add(&item{kind: "privileges", identity: identity, create: statements})
+		it := r.add(&item{kind: "privileges", identity: identity, create: statements, of: a})
 		if isMember {
 			r.require(it, ext)
 		}

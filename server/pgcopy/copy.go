@@ -1,6 +1,7 @@
 package pgcopy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,9 +10,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"golang.org/x/sync/errgroup"
-
-	"github.com/boughdb/bough/server/pgcopy/inventory"
 )
 
 // Copy copies a database as the options say. The source's tables are locked
@@ -79,18 +79,23 @@ func (c *copier) schemaName() string {
 func (c *copier) run(ctx context.Context) error {
 	defer c.close()
 	c.report(PhaseSchema)
-	view, err := c.look(ctx)
+	main, err := c.open(connect(ctx, c.Target, targetSettings))
+	if err != nil {
+		return fmt.Errorf("connecting to the target: %w", err)
+	}
+	existing, err := c.readTarget(ctx, main)
+	if err != nil {
+		return err
+	}
+	view, err := c.look(ctx, existing)
 	if err != nil {
 		return err
 	}
 	cat := view.catalog
-
-	main, err := c.open(c.target(ctx))
-	if err != nil {
-		return fmt.Errorf("connecting to the target: %w", err)
+	if err := c.mayCreate(ctx, main, view); err != nil {
+		return err
 	}
-	existing, err := c.prepare(ctx, main, cat)
-	if err != nil {
+	if err := c.prepare(ctx, main, cat, existing); err != nil {
 		return err
 	}
 	var schema schema
@@ -148,19 +153,14 @@ func (c *copier) read(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 	if err != nil {
 		return nil, err
 	}
-	cat.items = slices.DeleteFunc(cat.items, func(it *item) bool {
-		if !slices.Contains(c.LeaveOut, it.String()) {
-			return false
-		}
-		cat.leftOut = append(cat.leftOut, inventory.Address{Class: it.class, ID: it.id})
-		return true
-	})
+	c.leaveOut(cat)
 	return cat, nil
 }
 
 // copyData copies rows, large objects and sequences.
 func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) error {
-	list, err := c.pieces(ctx, view.leader)
+	leftOut := view.catalog.leftOutRelations()
+	list, err := c.pieces(ctx, view.leader, leftOut)
 	if err != nil {
 		return err
 	}
@@ -175,7 +175,7 @@ func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) 
 	if err := g.Wait(); err != nil {
 		return err
 	}
-	if err := c.copySequences(ctx, view.leader, target); err != nil {
+	if err := c.copySequences(ctx, view.leader, target, leftOut); err != nil {
 		return err
 	}
 	for _, conn := range append(view.workers, target) {
@@ -184,31 +184,17 @@ func (c *copier) copyData(ctx context.Context, view *view, targets []*pgx.Conn) 
 	return nil
 }
 
-// prepare makes sure that the target is empty, and removes from it what every
-// new database has but the source has not. It returns what is there: the
-// statements that create it, by name.
-func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog) (map[string][]string, error) {
+// readTarget makes sure that the target is empty. It returns what is in every
+// new database: the statements that create it, by name.
+func (c *copier) readTarget(ctx context.Context, target *pgx.Conn) (map[string][]string, error) {
 	cat, err := c.read(ctx, target)
 	if err != nil {
 		return nil, err
 	}
 	existing := map[string][]string{}
-	names := map[string]bool{}
-	for _, it := range source.items {
-		names[it.String()] = true
-	}
 	for _, it := range cat.items {
 		name := it.String()
-		switch {
-		case name == "schema public" || name == "extension plpgsql":
-			if !names[name] {
-				if _, err := target.Exec(ctx, "drop "+name); err != nil {
-					return nil, fmt.Errorf("removing the %s, which the source has not: %w", name, err)
-				}
-				continue
-			}
-		case it.kind == "privileges":
-		default:
+		if name != "schema public" && name != "extension plpgsql" && it.kind != "privileges" {
 			return nil, fmt.Errorf("the target database is not empty, it has the %s", name)
 		}
 		existing[name] = it.statements()
@@ -220,27 +206,70 @@ func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog)
 	if objects > 0 {
 		return nil, errors.New("the target database is not empty, it has large objects")
 	}
-	return existing, c.probe(ctx, target, source)
+	return existing, nil
 }
 
-// probe tries to create an event trigger, if there are some. Only superusers may,
-// and it would be found out only after the rows were copied.
-func (c *copier) probe(ctx context.Context, target *pgx.Conn, source *catalog) error {
+// prepare removes from the target what the source has not, and sets it up for
+// the source's encoding.
+func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog, existing map[string][]string) error {
+	if _, err := target.Exec(ctx, "select set_config('client_encoding', $1, false)", c.encoding); err != nil {
+		return err
+	}
+	for _, name := range []string{"extension plpgsql", "schema public"} {
+		if _, ok := existing[name]; !ok || slices.ContainsFunc(source.items, func(it *item) bool { return it.String() == name }) {
+			continue
+		}
+		if _, err := target.Exec(ctx, "drop "+name); err != nil {
+			return fmt.Errorf("removing the %s, which the source has not: %w", name, err)
+		}
+		delete(existing, name)
+	}
+	return nil
+}
+
+// mayCreate makes sure that the role can create what is in the source, which
+// would else be found out in the middle, or after the rows were copied.
+func (c *copier) mayCreate(ctx context.Context, target *pgx.Conn, v *view) error {
+	denied := v.denied
+	triggers, err := c.probe(ctx, target, v.catalog)
+	if err != nil {
+		return err
+	}
+	for _, d := range triggers {
+		if !slices.ContainsFunc(denied, func(other Denied) bool { return other.Object == d.Object }) {
+			denied = append(denied, d)
+		}
+	}
+	slices.SortFunc(denied, func(a, b Denied) int { return cmp.Compare(a.Object, b.Object) })
+	if len(denied) > 0 {
+		return &PermissionError{Role: v.role, Denied: denied}
+	}
+	return nil
+}
+
+// probe tries to create an event trigger, if there are some. Usually only
+// superusers may, but some providers let others.
+func (c *copier) probe(ctx context.Context, target *pgx.Conn, source *catalog) (denied []Denied, err error) {
 	for _, it := range source.items {
 		if it.kind != "event trigger" {
 			continue
 		}
-		_, err := target.PgConn().Exec(ctx, `
-			begin;
-			create function pg_temp.pgcopy_probe() returns event_trigger language plpgsql as 'begin end';
-			create event trigger pgcopy_probe on ddl_command_end when tag in ('CREATE CAST') execute function pg_temp.pgcopy_probe()`).ReadAll()
-		if err != nil {
-			err = fmt.Errorf("creating the %v: %w", it, err)
+		if denied == nil {
+			_, err := target.PgConn().Exec(ctx, `
+				begin;
+				create function pg_temp.pgcopy_probe() returns event_trigger language plpgsql as 'begin end';
+				create event trigger pgcopy_probe on ddl_command_end when tag in ('CREATE CAST') execute function pg_temp.pgcopy_probe()`).ReadAll()
+			if _, rollbackErr := target.Exec(ctx, "rollback"); rollbackErr != nil {
+				return nil, errors.Join(err, rollbackErr)
+			}
+			var pg *pgconn.PgError
+			if !errors.As(err, &pg) || pg.Code != "42501" { // insufficient_privilege
+				return nil, err
+			}
 		}
-		_, rollbackErr := target.Exec(ctx, "rollback")
-		return errors.Join(err, rollbackErr)
+		denied = append(denied, Denied{it.String(), "can be created by superusers only"})
 	}
-	return nil
+	return denied, nil
 }
 
 // open takes note of a new connection.

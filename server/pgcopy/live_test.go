@@ -252,10 +252,8 @@ func TestCancelStopsEverything(t *testing.T) {
 // what it owns.
 func TestOwnerWithoutSuperuser(t *testing.T) {
 	t.Parallel()
-	admin := connectTo(t, pgtest.ServerURL(t))
-	const owner = "pgcopy_owner"
-	execute(t, admin, roles)
-	execute(t, admin, "create role "+owner+" login createdb createrole password 'secret'; create role pgcopy_member; grant pgcopy_member to "+owner)
+	owner, member := role(t, "login createdb createrole"), role(t, "")
+	execute(t, connectTo(t, pgtest.ServerURL(t)), "grant "+member+" to "+owner)
 	for name, dump := range schemaReaders(t) {
 		t.Run(name, func(t *testing.T) {
 			source, target := pgtest.Database(t), pgtest.Database(t)
@@ -264,7 +262,7 @@ func TestOwnerWithoutSuperuser(t *testing.T) {
 			}
 			source, target = withUser(t, source, owner), withUser(t, target, owner)
 			conn := connectTo(t, source)
-			execute(t, conn, `
+			execute(t, conn, strings.ReplaceAll(`
 				create extension pg_trgm;
 				create schema app;
 				grant all on schema app to pgcopy_member;
@@ -284,7 +282,7 @@ func TestOwnerWithoutSuperuser(t *testing.T) {
 				revoke usage on schema public from public;
 				alter default privileges in schema app grant select on tables to pgcopy_member;
 				create publication pub for table app.t;
-				select lo_from_bytea(77, 'x')`)
+				select lo_from_bytea(77, 'x')`, "pgcopy_member", member))
 			if _, err := Copy(t.Context(), Options{Source: config(t, source), Target: config(t, target), PGDump: dump}); err != nil {
 				t.Fatal(err)
 			}
@@ -299,16 +297,15 @@ func TestOwnerWithoutSuperuser(t *testing.T) {
 
 func TestForcedRowSecurityIsAnError(t *testing.T) {
 	t.Parallel()
-	admin := connectTo(t, pgtest.ServerURL(t))
-	execute(t, admin, "create role pgcopy_forced login password 'secret'")
+	forced := role(t, "login")
 	for name, dump := range schemaReaders(t) {
 		t.Run(name, func(t *testing.T) {
 			source, target := pgtest.Database(t), pgtest.Database(t)
 			for _, url := range []string{source, target} {
-				execute(t, connectTo(t, url), "alter database "+pgx.Identifier{config(t, url).Database}.Sanitize()+" owner to pgcopy_forced")
+				execute(t, connectTo(t, url), "alter database "+pgx.Identifier{config(t, url).Database}.Sanitize()+" owner to "+forced)
 			}
 			super := source
-			source, target = withUser(t, source, "pgcopy_forced"), withUser(t, target, "pgcopy_forced")
+			source, target = withUser(t, source, forced), withUser(t, target, forced)
 			execute(t, connectTo(t, source), `
 				create table hidden (id int);
 				insert into hidden values (1), (2);

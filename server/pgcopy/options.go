@@ -34,8 +34,10 @@ type Options struct {
 	PGDump string
 
 	// LeaveOut are objects that are neither copied nor compared, as kind and
-	// identity of [Object] with a space between: "event trigger audit". Nothing
-	// but each other may depend on them.
+	// identity with a space between: "event trigger audit". Nothing but each
+	// other may depend on them. [PermissionError] and [Check] list them so.
+	// With PGDump they can be event triggers, functions, publications and
+	// extensions, but not tables, which pg_dump locks.
 	LeaveOut []string
 
 	// InSnapshot, if not nil, is called with a session in the source that sees
@@ -90,7 +92,7 @@ func (e *UnsupportedError) Error() string {
 	if len(list) > 10 {
 		list, more = list[:10], ", …"
 	}
-	return "the database has objects that cannot be copied while it is in use: " + strings.Join(list, ", ") + more
+	return "the database has objects that the built-in schema reader cannot copy: " + strings.Join(list, ", ") + more
 }
 
 // sourceChangedError is the failure of a copy that ran into a change of the

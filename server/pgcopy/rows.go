@@ -24,7 +24,7 @@ const splitSize = 64 << 20
 
 // pieces lists what to copy, the largest first. Types whose binary form is
 // unknown or holds numbers that differ between databases are copied as text.
-func (c *copier) pieces(ctx context.Context, conn *pgx.Conn) ([]piece, error) {
+func (c *copier) pieces(ctx context.Context, conn *pgx.Conn, leftOut []uint32) ([]piece, error) {
 	rows, err := conn.Query(ctx, `
 		with recursive parts (type, part) as (
 			select t.oid, t.oid from pg_type t
@@ -62,7 +62,7 @@ func (c *copier) pieces(ctx context.Context, conn *pgx.Conn) ([]piece, error) {
 			select coalesce(e.extcondition[array_position(e.extconfig, c.oid)], '') as condition
 			from pg_extension e where c.oid = any (e.extconfig)
 		) x on true
-		where c.relkind = 'r' and `+lasting("c.relnamespace")+` and (x.condition is not null or `+own("pg_class", "c")+`)`)
+		where c.relkind = 'r' and `+lasting("c.relnamespace")+` and (x.condition is not null or `+own("pg_class", "c")+`) and c.oid <> all ($1)`, leftOut)
 	if err != nil {
 		return nil, fmt.Errorf("listing the tables: %w", err)
 	}

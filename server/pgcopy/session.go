@@ -103,14 +103,18 @@ func connect(ctx context.Context, config *pgx.ConnConfig, more map[string]string
 	return conn, nil
 }
 
-// target opens a session in the database to copy into. What it commits may be
-// lost in a crash of the server until analyze has ended.
+// targetSettings are those of a session in the database to copy into. What it
+// commits may be lost in a crash of the server until analyze has ended.
+var targetSettings = map[string]string{
+	"synchronous_commit":            "off",
+	"default_transaction_read_only": "off",
+}
+
+// target opens another session in the database to copy into.
 func (c *copier) target(ctx context.Context) (*pgx.Conn, error) {
-	return connect(ctx, c.Target, map[string]string{
-		"client_encoding":               c.encoding,
-		"synchronous_commit":            "off",
-		"default_transaction_read_only": "off",
-	})
+	settings := maps.Clone(targetSettings)
+	settings["client_encoding"] = c.encoding
+	return connect(ctx, c.Target, settings)
 }
 
 func inOrder(ctx context.Context, conn *pgx.Conn, statements ...string) error {
@@ -143,13 +147,15 @@ func lockTables(ctx context.Context, conn *pgx.Conn, tables []string) error {
 	return nil
 }
 
-// tables returns the names of all tables that can be locked.
+// tables returns the names of all tables that can be locked. A copy by a role
+// that may not read some of them is refused, but first it is to be said why.
 func (c *copier) tables(ctx context.Context, conn *pgx.Conn) ([]string, error) {
 	rows, err := conn.Query(ctx, `
 		select format('%I.%I', n.nspname, c.relname)
 		from pg_class c join pg_namespace n on n.oid = c.relnamespace
 		where c.relkind in ('r', 'p') and `+lasting("c.relnamespace")+`
 			and (`+own("pg_class", "c")+` or exists (select from pg_extension e where c.oid = any (e.extconfig)))
+			and has_table_privilege(c.oid, 'SELECT')
 		order by c.oid`)
 	if err != nil {
 		return nil, err

@@ -3,6 +3,7 @@ package pgcopy
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -32,15 +33,18 @@ func fixture(t testing.TB) string {
 		if serverMajor(t, conn) >= 18 {
 			files = append(files, "fixture18.sql")
 		}
-		if _, err := conn.Exec(ctx, roles); err != nil {
-			return err
+		for _, name := range []string{alice, bob} {
+			if _, err := conn.Exec(ctx, "create role "+name); err != nil {
+				return err
+			}
 		}
 		for _, file := range files {
 			script, err := os.ReadFile(filepath.Join("testdata", file))
 			if err != nil {
 				return err
 			}
-			for _, statement := range splitScript(string(script)) {
+			names := strings.NewReplacer("pgcopy_alice", alice, "pgcopy_bob", bob)
+			for _, statement := range splitScript(names.Replace(string(script))) {
 				if _, err := conn.PgConn().Exec(ctx, statement).ReadAll(); err != nil {
 					return fmt.Errorf("%s: %s: %w", file, title(statement), err)
 				}
@@ -50,14 +54,34 @@ func fixture(t testing.TB) string {
 	})
 }
 
-const roles = `
-do $$ declare role text; begin
-	foreach role in array array['pgcopy_alice', 'pgcopy_bob'] loop
-		if not exists (select from pg_roles where rolname = role) then
-			execute format('create role %I', role);
-		end if;
-	end loop;
-end $$`
+// Roles belong to the whole server, which other packages' tests may use at the
+// same time, and earlier runs of these.
+var alice, bob = roleName("alice"), roleName("bob")
+
+func roleName(name string) string {
+	return fmt.Sprintf("pgcopy_%s_%08x", name, rand.Uint32())
+}
+
+// role creates a role with a name of its own. It is dropped after the test, and
+// what it owns in the server's first database with it.
+func role(t testing.TB, options string) string {
+	t.Helper()
+	name := roleName("role")
+	admin := connectTo(t, pgtest.ServerURL(t))
+	execute(t, admin, "create role "+name+" password 'secret' "+options)
+	t.Cleanup(func() {
+		conn, err := pgx.Connect(context.Background(), pgtest.ServerURL(t))
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer conn.Close(context.Background())
+		if _, err := conn.PgConn().Exec(context.Background(), "drop owned by "+name+"; drop role "+name).ReadAll(); err != nil {
+			t.Errorf("dropping the role: %v", err)
+		}
+	})
+	return name
+}
 
 // schemaReaders are the ways to read a schema: the paths of a pg_dump that fits
 // the server, or "".

@@ -11,12 +11,14 @@ import (
 
 // copySequences sets the target's sequences to where those of the source are
 // now. They are not part of the snapshot, but cannot be behind it.
-func (c *copier) copySequences(ctx context.Context, source, target *pgx.Conn) error {
+func (c *copier) copySequences(ctx context.Context, source, target *pgx.Conn, leftOut []uint32) error {
 	rows, err := source.Query(ctx, `
 		select c.oid::regclass::text
 		from pg_class c
 		where c.relkind = 'S' and `+lasting("c.relnamespace")+`
-			and (`+own("pg_class", "c")+` or exists (select from pg_extension e where c.oid = any (e.extconfig)))`)
+			and (`+own("pg_class", "c")+` or exists (select from pg_extension e where c.oid = any (e.extconfig)))
+			and c.oid <> all ($1) and not exists (select from pg_depend d where d.classid = 'pg_class'::regclass and d.objid = c.oid and d.deptype = 'i'
+				and d.refclassid = 'pg_class'::regclass and d.refobjid = any ($1))`, leftOut)
 	if err != nil {
 		return err
 	}

@@ -21,11 +21,14 @@ type view struct {
 	inventory *inventory.Inventory
 	version   string // of the schema, see schemaVersion
 	pre, post string // what pg_dump has written
+	role      string
+	denied    []Denied // what the role cannot create; then the rest may be missing
 }
 
 // look takes a view of the source. If the schema is being changed it lets go of
 // all locks and tries again.
-func (c *copier) look(ctx context.Context) (*view, error) {
+// existing is what is in the target.
+func (c *copier) look(ctx context.Context, existing map[string][]string) (*view, error) {
 	v := &view{}
 	var err error
 	if v.leader, err = c.open(connect(ctx, c.Source, map[string]string{"lock_timeout": shortWait})); err != nil {
@@ -48,7 +51,7 @@ func (c *copier) look(ctx context.Context) (*view, error) {
 		v.workers = append(v.workers, conn)
 	}
 	for start := time.Now(); ; {
-		err := c.lookOnce(ctx, v)
+		err := c.lookOnce(ctx, v, existing)
 		if err == nil || !Retryable(err) || time.Since(start) > patience {
 			return v, err
 		}
@@ -65,7 +68,7 @@ func (c *copier) look(ctx context.Context) (*view, error) {
 	}
 }
 
-func (c *copier) lookOnce(ctx context.Context, v *view) error {
+func (c *copier) lookOnce(ctx context.Context, v *view, existing map[string][]string) error {
 	if err := c.freeze(ctx, v); err != nil {
 		return err
 	}
@@ -80,7 +83,10 @@ func (c *copier) lookOnce(ctx context.Context, v *view) error {
 		})
 	}
 	g.Go(func() (err error) {
-		if v.catalog, err = c.read(ctx, v.leader); err != nil {
+		if v.catalog, err = c.read(ctx, v.leader); err == nil {
+			v.role, v.denied, err = findDenied(ctx, v.leader, v.catalog, existing)
+		}
+		if err != nil {
 			cancel()
 		}
 		return changedUnderUs(err)
@@ -94,7 +100,11 @@ func (c *copier) lookOnce(ctx context.Context, v *view) error {
 		}
 		return err
 	})
-	if err := g.Wait(); err != nil {
+	err := g.Wait()
+	if len(v.denied) > 0 {
+		return nil // and pg_dump may not read all
+	}
+	if err != nil {
 		return err
 	}
 	if c.InSnapshot != nil {

@@ -19,13 +19,11 @@ func newColumn(table, name, kind, ref, relation string) (column, bool) {
 		col.sql = "(x." + name + " is not null)::text"
 	case kind == "aclitem[]":
 		col.acl = true
+		// None is the same as that which an object has from its creation.
 		acl := "x." + name
-		if kind := defaultACL[table]; kind != "" {
-			acl = "coalesce(" + acl + ", acldefault(" + kind + "))"
-		}
 		col.sql = "(select string_agg(a::text, ' ' order by a::text) from unnest(" + acl + ") a)"
-		if table == "pg_attribute" {
-			col.sql = "case when x.attacl is not null then " + col.sql + " end"
+		if kind := defaultACL[table]; kind != "" {
+			col.sql = "case when " + acl + " is not null and not (" + acl + " @> acldefault(" + kind + ") and " + acl + " <@ acldefault(" + kind + ")) then " + col.sql + " end"
 		}
 	case kind == "regproc" && ref != "":
 		col.sql = "x." + name + "::oid::text"
@@ -76,6 +74,7 @@ var Skipped = map[string]string{
 
 	"pg_index.indcheckxmin":        "of the moment when the index was built",
 	"pg_collation.collversion":     "the version of the library when the collation was created",
+	"pg_extension.extowner":        "is who copies; PostgreSQL cannot change it",
 	"pg_type.typrelid":             "the relation is named like the type",
 	"pg_type.typndims":             "PostgreSQL ignores it, and pg_dump does not keep it",
 	"pg_operator.oprkind":          "follows from the operands",

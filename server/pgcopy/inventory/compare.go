@@ -261,7 +261,7 @@ func (inv *Inventory) nameRow(c *catalog, r *row) {
 			r.state = ignored
 		}
 	}
-	if n := len(parts); n > 1 && n == len(c.key) && strings.HasSuffix(c.key[n-1], "namespace") {
+	if n := len(parts); n > 1 && n == len(c.key) && parts[1] != "[]" && strings.HasSuffix(c.key[n-1], "namespace") {
 		parts = append([]string{parts[n-1] + "." + parts[0]}, parts[1:n-1]...)
 	}
 	r.key = strings.Join(parts, " ")
