@@ -1979,7 +1979,9 @@ type RotateWebhookSecretRequest struct {
 	Secret *WebhookSigningSecret `json:"secret,omitempty"`
 }
 
-// Scope A permission of a client key or an OAuth token.
+// Scope A permission of a client key or an OAuth token, which includes no other: to see what was written needs
+// `read:tables` beside `write:tables`, related records of a function's result need it beside `execute:rpc`, and
+// columns computed by volatile functions need `execute:rpc` beside `read:tables`.
 type Scope string
 
 // Session defines model for Session.
@@ -4359,7 +4361,7 @@ type ClientInterface interface {
 
 	// GrantBranchAccessWithBody Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4368,7 +4370,7 @@ type ClientInterface interface {
 
 	// GrantBranchAccess Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -4401,8 +4403,8 @@ type ClientInterface interface {
 
 	// ListKeys List API keys
 	//
-	// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-	// swept after 30 days.
+	// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+	// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 	//
 	// Corresponds with GET /api/v1/admin/keys (the `ListKeys` operationId).
 	ListKeys(ctx context.Context, params *ListKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -4411,7 +4413,8 @@ type ClientInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4422,7 +4425,8 @@ type ClientInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5416,7 +5420,7 @@ type ClientInterface interface {
 	//
 	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 	// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-	// with read access to it are needed.
+	// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 	//
 	// Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
 	GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -5914,7 +5918,7 @@ func (c *Client) RevokeBranchAccess(ctx context.Context, id BranchRef, userID op
 
 // GrantBranchAccessWithBody Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -5933,7 +5937,7 @@ func (c *Client) GrantBranchAccessWithBody(ctx context.Context, id BranchRef, us
 
 // GrantBranchAccess Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -6006,8 +6010,8 @@ func (c *Client) ResetBranch(ctx context.Context, id BranchRef, reqEditors ...Re
 
 // ListKeys List API keys
 //
-// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-// swept after 30 days.
+// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 //
 // Corresponds with GET /api/v1/admin/keys (the `ListKeys` operationId).
 func (c *Client) ListKeys(ctx context.Context, params *ListKeysParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -6026,7 +6030,8 @@ func (c *Client) ListKeys(ctx context.Context, params *ListKeysParams, reqEditor
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes any type of body and a specified content type.
 //
@@ -6047,7 +6052,8 @@ func (c *Client) CreateKeyWithBody(ctx context.Context, contentType string, body
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8031,7 +8037,7 @@ func (c *Client) IssueTokenWithFormdataBody(ctx context.Context, body IssueToken
 //
 // This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 // branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-// with read access to it are needed.
+// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 //
 // Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
 func (c *Client) GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14553,7 +14559,7 @@ type ClientWithResponsesInterface interface {
 
 	// GrantBranchAccessWithBodyWithResponse Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14562,7 +14568,7 @@ type ClientWithResponsesInterface interface {
 
 	// GrantBranchAccessWithResponse Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14601,8 +14607,8 @@ type ClientWithResponsesInterface interface {
 
 	// ListKeysWithResponse List API keys
 	//
-	// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-	// swept after 30 days.
+	// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+	// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -14613,7 +14619,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14624,7 +14631,8 @@ type ClientWithResponsesInterface interface {
 	//
 	// The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 	// administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-	// service keys name the user in `user_id`. A client key cannot make keys.
+	// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+	// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -15684,7 +15692,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 	// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-	// with read access to it are needed.
+	// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -25592,7 +25600,7 @@ func (c *ClientWithResponses) RevokeBranchAccessWithResponse(ctx context.Context
 
 // GrantBranchAccessWithBodyWithResponse Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25607,7 +25615,7 @@ func (c *ClientWithResponses) GrantBranchAccessWithBodyWithResponse(ctx context.
 
 // GrantBranchAccessWithResponse Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25670,8 +25678,8 @@ func (c *ClientWithResponses) ResetBranchWithResponse(ctx context.Context, id Br
 
 // ListKeysWithResponse List API keys
 //
-// Administrators and service keys see all keys, a user sees her own. Revoked keys stay listed until they are
-// swept after 30 days.
+// Administrators and service keys see all keys, a user sees their own, a client key sees itself. Keys that were
+// revoked or have expired stay listed for 30 days, of a user's own no more than the newest.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -25688,7 +25696,8 @@ func (c *ClientWithResponses) ListKeysWithResponse(ctx context.Context, params *
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -25705,7 +25714,8 @@ func (c *ClientWithResponses) CreateKeyWithBodyWithResponse(ctx context.Context,
 //
 // The key itself is in this answer and nowhere else; the server keeps only its hash. Service keys are made by
 // administrators and service keys. A client key acts as the signed-in user who makes it; administrators and
-// service keys name the user in `user_id`. A client key cannot make keys.
+// service keys name the user in `user_id`. A client key cannot make keys. A user may have as many client keys as
+// `auth.max_client_keys_per_user` says (`max_keys_reached`).
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -27359,7 +27369,7 @@ func (c *ClientWithResponses) IssueTokenWithFormdataBodyWithResponse(ctx context
 //
 // This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 // branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-// with read access to it are needed.
+// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -196,9 +196,6 @@ func readDelivery(c *gin.Context) ([]byte, error) {
 	switch {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		c.Header("Connection", "close")
-		return nil, fault.New(fault.Timeout, "timeout", "the body did not come in time")
-	case errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, fault.Validation("the body ends too early")
 	case limited && err == nil:
 		err = control.SetReadDeadline(time.Time{})
 	}

@@ -103,8 +103,11 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 		var large *http.MaxBytesError
 		if errors.As(err, &large) {
 			tooLarge().write(w)
+			return
 		}
-		return // else the client is gone
+		// The client is gone, or sent what is no body; then it hears of it.
+		(&refusal{status: http.StatusBadRequest, code: "invalid_request", description: "the body cannot be read to its end"}).write(w)
+		return
 	}
 	messages, batch, wrong := parse(body)
 	if wrong != nil {
