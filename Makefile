@@ -6,6 +6,7 @@ VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev
 LDFLAGS  := -X main.version=$(VERSION)
 GOLANGCI := $(GO) run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 REDOCLY  := @redocly/cli@1.34.20
+VULNDB   ?= https://vuln.go.dev
 
 .PHONY: help
 help: ## list the targets
@@ -53,7 +54,7 @@ test-fidelity: postgres ## compare copies of large and of real schemas with thei
 	$(if $(OLDEST),BOUGH_FIDELITY=long BOUGH_TEST_POSTGRES_BIN=$(OLDEST) $(GO) test -count=1 -timeout 60m ./server/fidelity ./server/pgcopy/inventory)
 
 .PHONY: lint
-lint: generated vet lint-spec ## check code, contract and generated files
+lint: generated vet lint-spec vulncheck ## check code, contract, generated files and modules
 	$(GOLANGCI) run ./...
 
 .PHONY: vet
@@ -61,6 +62,16 @@ vet:
 	@test -z "$$(gofmt -l cmd server schema)" || { echo "gofmt -w these:"; gofmt -l cmd server schema; exit 1; }
 	$(GO) vet ./...
 	$(GO) mod tidy -diff
+
+# Of v1.9.0 a dependency cannot be had.
+GOVULNCHECK := $(shell command -v timeout >/dev/null 2>&1 && echo timeout 300) $(GO) run golang.org/x/vuln/cmd/govulncheck@v1.8.0
+
+.PHONY: vulncheck
+vulncheck: ## check the modules in use for known vulnerabilities, where the database of them can be reached
+	@if ! curl -fsS -m 5 -o /dev/null $(VULNDB)/index/db.json 2>/dev/null; then \
+		echo "skipped the check for known vulnerabilities: $(VULNDB) cannot be reached"; exit 0; fi; \
+	$(GOVULNCHECK) -db $(VULNDB) ./...; status=$$?; \
+	if [ $$status = 124 ]; then echo "skipped the check for known vulnerabilities: not done within 5 minutes"; exit 0; fi; exit $$status
 
 .PHONY: lint-spec
 lint-spec:

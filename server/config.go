@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 	"runtime"
@@ -20,6 +21,7 @@ import (
 	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/diskspace"
 	"github.com/boughdb/bough/server/duration"
+	"github.com/boughdb/bough/server/httpapi"
 	"github.com/boughdb/bough/server/postgres"
 )
 
@@ -42,6 +44,7 @@ type Config struct {
 	LogLevel           string
 	LogFormat          string
 	TrustedProxies     []string
+	AllowedHosts       []string
 	CORS               struct{ Origins []string }
 	ShutdownTimeout    time.Duration
 	Auth               AuthConfig
@@ -111,6 +114,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.LogLevel, "log.level", "info", "debug, info, warn or error")
 	f.StringVar(&c.LogFormat, "log.format", "text", "text or json")
 	f.StringSliceVar(&c.TrustedProxies, "trusted-proxies", nil, "networks whose X-Forwarded-For is believed")
+	f.StringSliceVar(&c.AllowedHosts, "allowed-hosts", nil, "names besides that of public-base-url and loopback's that requests to a server on loopback may be for")
 	f.StringSliceVar(&c.CORS.Origins, "cors.origins", nil, "origins whose pages may use the server from a browser, such as https://app.example; * is any")
 	f.Var(durationVar(&c.ShutdownTimeout, "30s"), "shutdown-timeout", "how long requests may go on when the server stops")
 	f.StringVar(&c.Roles.Anon, "roles.anon", "anon", "database role of requests without credentials")
@@ -306,6 +310,11 @@ func (c *Config) check() error {
 			bad("service-key: %w", err)
 		}
 	}
+	for _, name := range c.AllowedHosts {
+		if host := httpapi.HostOf(name); host == "" || strings.ContainsAny(host, "/*@?# ") {
+			bad("allowed-hosts: %q must be the name of a host, such as bough.internal", name)
+		}
+	}
 	oneOf := func(name, value string, allowed ...string) {
 		if !slices.Contains(allowed, value) {
 			bad("%s: %q is not one of %s", name, value, strings.Join(allowed, ", "))
@@ -367,6 +376,26 @@ func (c *Config) BaseURL() string {
 		return strings.TrimSuffix(c.PublicBaseURL, "/")
 	}
 	return "http://" + c.Listen
+}
+
+// allowedHosts are the names that requests may be for; nil for any. A server that others reach has names that it need not
+// know.
+func (c *Config) allowedHosts() []string {
+	host, _, err := net.SplitHostPort(c.Listen)
+	if err != nil {
+		return nil
+	}
+	if addr, err := netip.ParseAddr(host); host != "localhost" && (err != nil || !addr.Unmap().IsLoopback()) {
+		return nil
+	}
+	hosts := make([]string, 0, len(c.AllowedHosts)+1)
+	for _, name := range c.AllowedHosts {
+		hosts = append(hosts, httpapi.HostOf(name))
+	}
+	if u, err := url.Parse(c.BaseURL()); err == nil {
+		hosts = append(hosts, httpapi.HostOf(u.Host))
+	}
+	return hosts
 }
 
 // durationValue is a duration that is written as package duration does.

@@ -13,7 +13,6 @@ import (
 	"github.com/boughdb/bough/server/mcp"
 	"github.com/boughdb/bough/server/mcp/datatools"
 	"github.com/boughdb/bough/server/mcp/schematools"
-	"github.com/boughdb/bough/server/oauth"
 	"github.com/boughdb/bough/server/readsql"
 )
 
@@ -51,10 +50,12 @@ func (s *server) newMCP(ctx context.Context, api *httpapi.API) error {
 			route, err := s.branches.Route(ctx, p, branch, write)
 			return route.Slug, route.Database, err
 		},
-		ResourceURL: s.oauthConfig().Resource(), DefaultScopes: oauth.DefaultScopes(), AllowedOrigins: s.cfg.MCP.AllowedOrigins,
+		ResourceURL: s.oauthConfig().Resource(), AllowedOrigins: s.cfg.MCP.AllowedOrigins,
 		RateLimit: mcp.RateLimit{PerMinute: s.cfg.MCP.RateLimit}, StateKey: stateKey, Log: s.log,
 	}
 	if s.oauth != nil {
+		s.oauth.Offer(cfg.Scopes())
+		cfg.DefaultScopes = s.oauth.DefaultScopes()
 		cfg.ResourceMetadataURL = s.cfg.BaseURL() + "/.well-known/oauth-protected-resource" + s.cfg.MCP.BasePath
 	}
 	if s.mcp, err = mcp.New(cfg); err != nil {

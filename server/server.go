@@ -160,7 +160,7 @@ func newServer(ctx context.Context, cfg Config, log *slog.Logger, planes *Planes
 	api := &httpapi.API{
 		Branches: s.branches, Repohost: s.repohost, Keys: s.keys, Tokens: s.tokens, Users: s.users, Events: s.events, Log: log, Metrics: s.registry, TrustedProxies: cfg.TrustedProxies,
 		Tables: s.tables, Schemas: s.schemas, AnonymousAccess: cfg.Auth.AnonymousAccess, PrivateDocument: cfg.API.PrivateDocument,
-		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins,
+		PublicURL: cfg.PublicBaseURL, AllowedOrigins: cfg.CORS.Origins, AllowedHosts: cfg.allowedHosts(),
 		OAuth: s.oauth, OAuthConfig: s.oauthConfig(), MCPPath: cfg.MCP.BasePath, Audit: audit.New(planes.Control),
 		Room: planes.CheckRoom,
 		Pace: limits.Pace{BytesPerSecond: cfg.HTTP.MinRate, Grace: cfg.HTTP.Grace}, Memory: memory,

@@ -1579,7 +1579,9 @@ type RotateWebhookSecretRequest struct {
 	Secret *WebhookSigningSecret `json:"secret,omitempty"`
 }
 
-// Scope A permission of a client key or an OAuth token.
+// Scope A permission of a client key or an OAuth token, which includes no other: to see what was written needs
+// `read:tables` beside `write:tables`, related records of a function's result need it beside `execute:rpc`, and
+// columns computed by volatile functions need `execute:rpc` beside `read:tables`.
 type Scope string
 
 // Session defines model for Session.

@@ -1986,7 +1986,9 @@ type RotateWebhookSecretRequest struct {
 	Secret *WebhookSigningSecret `json:"secret,omitempty"`
 }
 
-// Scope A permission of a client key or an OAuth token.
+// Scope A permission of a client key or an OAuth token, which includes no other: to see what was written needs
+// `read:tables` beside `write:tables`, related records of a function's result need it beside `execute:rpc`, and
+// columns computed by volatile functions need `execute:rpc` beside `read:tables`.
 type Scope string
 
 // Session defines model for Session.
@@ -4404,7 +4406,7 @@ type ClientInterface interface {
 
 	// GrantBranchAccessWithBody Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes any type of body and a specified content type.
 	//
@@ -4413,7 +4415,7 @@ type ClientInterface interface {
 
 	// GrantBranchAccess Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes a body of the `application/json` content type.
 	//
@@ -5484,7 +5486,7 @@ type ClientInterface interface {
 	//
 	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 	// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-	// with read access to it are needed.
+	// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 	//
 	// Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
 	GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*http.Response, error)
@@ -5996,7 +5998,7 @@ func (c *Client) RevokeBranchAccess(ctx context.Context, id BranchRef, userID op
 
 // GrantBranchAccessWithBody Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes any type of body and a specified content type.
 //
@@ -6015,7 +6017,7 @@ func (c *Client) GrantBranchAccessWithBody(ctx context.Context, id BranchRef, us
 
 // GrantBranchAccess Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes a body of the `application/json` content type.
 //
@@ -8166,7 +8168,7 @@ func (c *Client) IssueTokenWithFormdataBody(ctx context.Context, body IssueToken
 //
 // This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 // branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-// with read access to it are needed.
+// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 //
 // Corresponds with GET /openapi.json (the `GetOpenAPI` operationId).
 func (c *Client) GetOpenAPI(ctx context.Context, params *GetOpenAPIParams, reqEditors ...RequestEditorFn) (*http.Response, error) {
@@ -14974,7 +14976,7 @@ type ClientWithResponsesInterface interface {
 
 	// GrantBranchAccessWithBodyWithResponse Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -14983,7 +14985,7 @@ type ClientWithResponsesInterface interface {
 
 	// GrantBranchAccessWithResponse Grant a user access to a branch
 	//
-	// Needs `admin` access. A second grant replaces the first.
+	// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 	//
 	// Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 	//
@@ -16134,7 +16136,7 @@ type ClientWithResponsesInterface interface {
 	//
 	// This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 	// branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-	// with read access to it are needed.
+	// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
@@ -26727,7 +26729,7 @@ func (c *ClientWithResponses) RevokeBranchAccessWithResponse(ctx context.Context
 
 // GrantBranchAccessWithBodyWithResponse Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes any type of body and a specified content type, and returns a wrapper object for the known response body format(s).
 //
@@ -26742,7 +26744,7 @@ func (c *ClientWithResponses) GrantBranchAccessWithBodyWithResponse(ctx context.
 
 // GrantBranchAccessWithResponse Grant a user access to a branch
 //
-// Needs `admin` access. A second grant replaces the first.
+// Needs `admin` access, and is not for client keys. A second grant replaces the first.
 //
 // Takes a body of the `application/json` content type, and returns a wrapper object for the known response body format(s).
 //
@@ -28541,7 +28543,7 @@ func (c *ClientWithResponses) IssueTokenWithFormdataBodyWithResponse(ctx context
 //
 // This contract, with a concrete path and typed schemas for each table, view and function of the database, or of the
 // branch that `X-Branch` names. It follows every change of the schema. For a branch other than main credentials
-// with read access to it are needed.
+// with read access to it are needed, and of a client key the scope `read:schema` or `read:tables`.
 //
 // Returns a wrapper object for the known response body format(s).
 //

@@ -54,6 +54,8 @@ type API struct {
 	AllowedOrigins []string
 	// PublicURL is where clients reach the server; "" leaves it to them.
 	PublicURL string
+	// AllowedHosts are the names, besides loopback's, that requests may be for; nil lets all pass.
+	AllowedHosts []string
 	// TrustedProxies may say for whom they ask (X-Forwarded-For): CIDRs; empty trusts none.
 	TrustedProxies []string
 	// OAuth lets users allow MCP clients; nil when that is switched off. MCPPath is where the MCP server is, and MCP what
@@ -109,13 +111,13 @@ func (a *API) engine() (*gin.Engine, error) {
 	if err := engine.SetTrustedProxies(a.TrustedProxies); err != nil {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
 	}
-	engine.Use(a.requestID, a.observe(), a.recover, a.decodePath)
+	operations := operationsOf(spec)
+	engine.Use(a.requestID, a.observe(), a.recover, a.checkHost, blameClient, a.decodePath, a.describeCaching(operations))
 	engine.NoRoute(func(c *gin.Context) { a.writeError(c, errNoRoute) })
 	engine.NoMethod(func(c *gin.Context) {
 		a.writeError(c, errNoMethod.Msgf("%s is not served here; %s is", c.Request.Method, c.Writer.Header().Get("Allow")))
 	})
 
-	operations := operationsOf(spec)
 	strict := api.NewStrictHandlerWithOptions(a, []api.StrictMiddlewareFunc{refuseNil}, api.StrictGinServerOptions{
 		RequestErrorHandlerFunc:  func(c *gin.Context, err error) { a.writeError(c, badRequest(err)) },
 		HandlerErrorFunc:         a.writeError,

@@ -25,12 +25,11 @@ import (
 type audience int
 
 const (
-	everybody  audience = iota + 1 // whoever has one
-	owner                          // the user, administrators, service keys
-	operators                      // administrators and service keys
-	users                          // signed-in people; a service key is nobody
-	strangers                      // everybody, and credentials are not looked at
-	ifAccepted                     // everybody, but a credential must be one that it takes
+	everybody audience = iota + 1 // whoever has one
+	owner                         // the user, administrators, service keys
+	operators                     // administrators and service keys
+	users                         // signed-in people; a service key is nobody
+	strangers                     // everybody, and credentials are not looked at
 )
 
 // decision says who may use an operation, and with which scope. Without scopes it is for unrestricted credentials: no
@@ -151,7 +150,7 @@ var decisions = map[string]decision{
 	"restDelete":           {who: everybody, scopes: []string{writeTables}, query: "id=eq.-1"},
 	"restCallReadOnly":     {who: everybody, scopes: []string{executeRPC}, query: "n=2"},
 	"restCall":             {who: everybody, scopes: []string{executeRPC}, body: `{"n":2}`},
-	"getOpenAPI":           {who: ifAccepted},
+	"getOpenAPI":           {who: everybody, scopes: every}, // main's is for everybody
 	"getDocs":              {who: strangers},
 	"getHealth":            {who: strangers},
 	"getReadiness":         {who: strangers},
@@ -180,9 +179,9 @@ func permitted(d decision, security *openapi3.SecurityRequirements, p party) boo
 	switch {
 	case d.who == strangers:
 		return true
-	case d.who == ifAccepted:
-		return p.scheme != "MCPToken"
-	case p.scheme == "" || !accepts(p.scheme):
+	case p.scheme == "":
+		return optional(security)
+	case !accepts(p.scheme):
 		return false
 	case p.scopes != nil && !d.self && !slices.ContainsFunc(p.scopes, func(scope string) bool { return slices.Contains(d.scopes, scope) }):
 		return false
@@ -196,6 +195,11 @@ func permitted(d decision, security *openapi3.SecurityRequirements, p party) boo
 		return p.role != "service"
 	}
 	return true
+}
+
+// optional reports whether an operation takes credentials and can do without.
+func optional(security *openapi3.SecurityRequirements) bool {
+	return security != nil && slices.ContainsFunc(*security, func(r openapi3.SecurityRequirement) bool { return len(r) == 0 })
 }
 
 // cast is a server with callers of every kind.
@@ -280,6 +284,28 @@ func placeholder(name, branch string) string {
 	return uuid.NewString()
 }
 
+// target is an address that the operation can be asked at.
+func (d decision) target(path string, params openapi3.Parameters, branch string) string {
+	target := path
+	for _, param := range params {
+		if param.Value.In != openapi3.ParameterInPath {
+			continue
+		}
+		value := d.path[param.Value.Name]
+		if value == "" {
+			value = placeholder(param.Value.Name, branch)
+		}
+		if param.Value.Name == "id" && strings.Contains(path, "{table}") {
+			value = "7"
+		}
+		target = strings.Replace(target, "{"+param.Value.Name+"}", value, 1)
+	}
+	if d.query != "" {
+		target += "?" + d.query
+	}
+	return target
+}
+
 // Every operation of the contract, for every kind of caller: nobody is let in who may not, and nobody shut out who may.
 func TestEveryOperationForEveryCaller(t *testing.T) {
 	t.Parallel()
@@ -301,7 +327,7 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 				continue
 			}
 			seen[id] = true
-			if open := op.Security == nil || len(*op.Security) == 0; open != (d.who == strangers || d.who == ifAccepted) {
+			if open := op.Security == nil || len(*op.Security) == 0; open != (d.who == strangers) {
 				t.Errorf("%s: the contract takes credentials: %v; the decision says something else", id, !open)
 			}
 			for _, p := range c.parties {
@@ -310,23 +336,7 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 				if want && id == "deleteBranch" {
 					branch = c.branch(t)
 				}
-				target := path
-				for _, param := range slices.Concat(item.Parameters, op.Parameters) {
-					if param.Value.In != openapi3.ParameterInPath {
-						continue
-					}
-					value := d.path[param.Value.Name]
-					if value == "" {
-						value = placeholder(param.Value.Name, branch)
-					}
-					if param.Value.Name == "id" && strings.Contains(path, "{table}") {
-						value = "7"
-					}
-					target = strings.Replace(target, "{"+param.Value.Name+"}", value, 1)
-				}
-				if d.query != "" {
-					target += "?" + d.query
-				}
+				target := d.target(path, slices.Concat(item.Parameters, op.Parameters), branch)
 				body := strings.ReplaceAll(d.body, "{branch}", branch)
 				req, err := http.NewRequestWithContext(t.Context(), method, c.URL+target, strings.NewReader(body))
 				if err != nil {
@@ -354,6 +364,9 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 				if got := letIn(resp, answer); got != want || resp.StatusCode >= 500 {
 					t.Errorf("%s by %s: %d %.200s; let in %v, want %v", id, p.name, resp.StatusCode, answer, got, want)
 				}
+				if op.Security != nil && len(*op.Security) > 0 {
+					checkCaching(t, id+" by "+p.name, resp.Header, p.scheme != "")
+				}
 				if !want && p.scheme == "" && resp.StatusCode != http.StatusUnauthorized {
 					t.Errorf("%s without credentials: %d", id, resp.StatusCode)
 				}
@@ -366,6 +379,23 @@ func TestEveryOperationForEveryCaller(t *testing.T) {
 		}
 	}
 	t.Logf("%d requests by %d callers", requests, len(c.parties))
+}
+
+// checkCaching checks that an answer says that it depends on credentials, and that one to somebody is for nobody else.
+func checkCaching(t *testing.T, name string, h http.Header, credentials bool) {
+	t.Helper()
+	varies := strings.ToLower(strings.Join(h.Values("Vary"), ", ")) + ", "
+	for _, header := range []string{"authorization, ", "x-service-key, ", "x-client-key, "} {
+		if !strings.Contains(varies, header) {
+			t.Errorf("%s: Vary is %q", name, varies)
+		}
+	}
+	cache := strings.Join(h.Values("Cache-Control"), ", ")
+	// The library of the MCP server says no-cache of its streams, and answers to POST are not kept anyway.
+	kept := !strings.Contains(cache, "private") && !strings.Contains(cache, "no-store") && cache != "no-cache, no-transform"
+	if credentials && (kept || strings.Contains(cache, "public")) {
+		t.Errorf("%s: Cache-Control is %q", name, cache)
+	}
 }
 
 // letIn tells from an answer whether the caller was let in: whatever came of it then is another matter.

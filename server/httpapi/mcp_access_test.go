@@ -38,7 +38,7 @@ func TestMCPListsWhatTheCallerMayCall(t *testing.T) {
 	diff(t, "the service's tools", toolsOf(true, every...), service(w.s).tools(t))
 	diff(t, "an administrator's tools", toolsOf(true, every...), w.admin.tools(t))
 	diff(t, "tools of a token with what a user can allow", toolsOf(false, append([]string{"read:branches"}, theNine...)...), w.user.tools(t))
-	diff(t, "tools of the scopes that are asked for by default", toolsOf(false, theNine...), allowed(t, w.s, editor, ada).tools(t))
+	diff(t, "tools of the scopes that are asked for by default", toolsOf(false, offered...), allowed(t, w.s, editor, ada).tools(t))
 	diff(t, "tools of the scopes that read", toolsOf(false, "read:tables", "read:schema"), allowed(t, w.s, editor, ada, "read:tables", "read:schema", "read:storage", "read:vectors").tools(t))
 	diff(t, "tools of a user's key with an administrator's scopes", toolsOf(false, every...), clientKey(t, w.s, w.ada, every...).tools(t))
 	for _, scope := range every {
@@ -114,7 +114,7 @@ func TestMCPCredentials(t *testing.T) {
 		t.Helper()
 		got := a.send(t, "tools/list", "", nil)
 		challenge := got.header.Get("WWW-Authenticate")
-		if got.status != http.StatusUnauthorized || !strings.Contains(challenge, `resource_metadata="`+metadataOf(s, "/mcp")+`"`) || !strings.Contains(challenge, `scope="`+strings.Join(theNine, " ")+`"`) {
+		if got.status != http.StatusUnauthorized || !strings.Contains(challenge, `resource_metadata="`+metadataOf(s, "/mcp")+`"`) || !strings.Contains(challenge, `scope="`+strings.Join(offered, " ")+`"`) {
 			t.Errorf("%s was answered %d %s, %v", name, got.status, got.body, got.header)
 		}
 		if !strings.Contains(challenge, says) || says == "" && strings.Contains(challenge, "error=") {

@@ -11,9 +11,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -134,7 +132,7 @@ func (a *API) decodePath(c *gin.Context) {
 			a.writeError(c, fault.Validation("the path parameter %s is not percent-encoded as it should be", p.Key))
 			return
 		}
-		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) { // PostgreSQL has no such text
+		if !isText(value) {
 			a.writeError(c, fault.Validation("the path parameter %s is not UTF-8 text, or has a zero byte in it", p.Key))
 			return
 		}
@@ -162,3 +160,31 @@ func (a *API) authenticate(operations map[string]operation) gin.HandlerFunc {
 		c.Request = c.Request.WithContext(auth.NewContext(c.Request.Context(), p))
 	}
 }
+
+// variesWith names the headers that tell who asks.
+const variesWith = "Authorization, X-Service-Key, X-Client-Key"
+
+// describeCaching says of answers that depend on who asks that they do, errors included: which headers that is by, and
+// that an answer to somebody is for nobody else (RFC 9111, sections 4.1 and 5.2.2.7). A handler may say more.
+func (a *API) describeCaching(operations map[string]operation) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		path := c.FullPath()
+		if path == "" {
+			return
+		}
+		method := c.Request.Method
+		if method == http.MethodHead {
+			method = http.MethodGet
+		}
+		if op := operations[method+" "+path]; op.Operation != nil && (op.Security == nil || len(*op.Security) == 0) {
+			return
+		}
+		h := c.Writer.Header()
+		h["Vary"] = append(h["Vary"], variesWith)
+		if len(a.credentials(c.Request)) > 0 {
+			h["Cache-Control"] = private
+		}
+	}
+}
+
+var private = []string{"private"}

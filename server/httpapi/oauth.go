@@ -91,7 +91,7 @@ func (a *API) authorizationServer(c *gin.Context) {
 	if cfg.Registration {
 		answer.RegistrationEndpoint = below + "register"
 	}
-	for _, scope := range oauth.Scopes() {
+	for _, scope := range oauth.Scopes() { // all that requests may name; the resource says which of them lead to something
 		answer.Scopes = append(answer.Scopes, scope.Name)
 	}
 	c.Header("Cache-Control", "public, max-age=300")
@@ -110,7 +110,7 @@ type resourceMetadata struct {
 func (a *API) protectedResource(c *gin.Context) {
 	cfg := a.OAuthConfig
 	c.Header("Cache-Control", "public, max-age=300")
-	c.JSON(http.StatusOK, resourceMetadata{cfg.Resource(), []string{cfg.Issuer}, oauth.DefaultScopes(), []string{"header"}, "Bough"})
+	c.JSON(http.StatusOK, resourceMetadata{cfg.Resource(), []string{cfg.Issuer}, a.OAuth.DefaultScopes(), []string{"header"}, "Bough"})
 }
 
 func invalidRequest(description string) *oauth.Error {

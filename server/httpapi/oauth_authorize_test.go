@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
@@ -169,23 +170,23 @@ func TestOAuthRequestsThatAreTaken(t *testing.T) {
 		back    string
 		offered []string
 	}{
-		"nothing but what must be":      {a, a.query(), callback, theNine},
-		"redirect not said":             {a, a.query("redirect_uri", ""), callback, theNine},
-		"an empty scope":                {a, changedTo(a.query(), "scope", ""), callback, theNine},
+		"nothing but what must be":      {a, a.query(), callback, offered},
+		"redirect not said":             {a, a.query("redirect_uri", ""), callback, offered},
+		"an empty scope":                {a, changedTo(a.query(), "scope", ""), callback, offered},
 		"two scopes, in any order":      {a, a.query("scope", "read:schema read:tables read:schema"), callback, []string{"read:tables", "read:schema"}},
-		"scopes of OpenID Connect":      {a, a.query("scope", "openid offline_access profile email"), callback, theNine},
-		"the resource":                  {a, a.query("resource", s.URL+"/mcp"), callback, theNine},
-		"the resource with a slash":     {a, a.query("resource", s.URL+"/mcp/"), callback, theNine},
-		"the origin":                    {a, a.query("resource", s.URL), callback, theNine},
-		"the origin with a slash":       {a, a.query("resource", s.URL+"/"), callback, theNine},
-		"the scheme in capitals":        {a, a.query("resource", "HTTP://127.0.0.1:"+port+"/mcp"), callback, theNine},
-		"the resource, twice the same":  {a, changedTo(a.query(), "resource", s.URL+"/mcp", s.URL), callback, theNine},
-		"any port on loopback":          {a, a.query("redirect_uri", "http://127.0.0.1:61234/callback?from=bough"), "http://127.0.0.1:61234/callback?from=bough", theNine},
-		"a port where none was said":    {local, local.query("redirect_uri", "http://localhost:5000/cb"), "http://localhost:5000/cb", theNine},
-		"parameters that mean nothing":  {a, a.query("nonce", "x", "display", "popup", "ui_locales", "de"), callback, theNine},
-		"to be asked anew, or nicely":   {a, a.query("prompt", "consent"), callback, theNine},
-		"without state":                 {a, a.query("state", ""), callback, theNine},
-		"response_mode query":           {a, a.query("response_mode", "query"), callback, theNine},
+		"scopes of OpenID Connect":      {a, a.query("scope", "openid offline_access profile email"), callback, offered},
+		"the resource":                  {a, a.query("resource", s.URL+"/mcp"), callback, offered},
+		"the resource with a slash":     {a, a.query("resource", s.URL+"/mcp/"), callback, offered},
+		"the origin":                    {a, a.query("resource", s.URL), callback, offered},
+		"the origin with a slash":       {a, a.query("resource", s.URL+"/"), callback, offered},
+		"the scheme in capitals":        {a, a.query("resource", "HTTP://127.0.0.1:"+port+"/mcp"), callback, offered},
+		"the resource, twice the same":  {a, changedTo(a.query(), "resource", s.URL+"/mcp", s.URL), callback, offered},
+		"any port on loopback":          {a, a.query("redirect_uri", "http://127.0.0.1:61234/callback?from=bough"), "http://127.0.0.1:61234/callback?from=bough", offered},
+		"a port where none was said":    {local, local.query("redirect_uri", "http://localhost:5000/cb"), "http://localhost:5000/cb", offered},
+		"parameters that mean nothing":  {a, a.query("nonce", "x", "display", "popup", "ui_locales", "de"), callback, offered},
+		"to be asked anew, or nicely":   {a, a.query("prompt", "consent"), callback, offered},
+		"without state":                 {a, a.query("state", ""), callback, offered},
+		"response_mode query":           {a, a.query("response_mode", "query"), callback, offered},
 		"scopes that only admins allow": {a, a.query("scope", "read:branches write:branches write:schema"), callback, []string{"read:branches"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -208,4 +209,30 @@ func TestOAuthRequestsThatAreTaken(t *testing.T) {
 func changedTo(q url.Values, name string, values ...string) url.Values {
 	q[name] = values
 	return q
+}
+
+// Users are asked for what there is. What is built later is not open to applications whose users never heard of it.
+func TestScopesForWhichThereIsNothing(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t, unlimited)
+	signUp(t, s, ada)
+	a := registerApp(t, s, "Editor")
+	v := newVisitor(t, s)
+	p := v.begin(a, "scope", strings.Join(theNine, " "))
+	p = v.signIn(p, ada, pass)
+	for _, scope := range theNine {
+		if strings.Contains(p.text, scope) != slices.Contains(offered, scope) {
+			t.Errorf("the page has %s or lacks it:\n%s", scope, p.text)
+		}
+	}
+	// A form that says more than the page.
+	p = v.press(p, "allow", url.Values{"scope": theNine})
+	code := answerOf(t, s, p.location, a.callback, a.query().Get("state")).Get("code")
+	diff(t, "scope", strings.Join(offered, " "), issued(t, s.URL, a.redemption(code)).Scope)
+	// An application that asks for nothing else hears of it.
+	resp, _ := send(t, http.MethodGet, authorizeURL(s, a.query("scope", "read:storage execute:jobs")), "")
+	answer := answerOf(t, s, resp.Header.Get("Location"), a.callback, a.query().Get("state"))
+	if answer.Get("error") != "invalid_scope" || !strings.Contains(answer.Get("error_description"), "read:storage execute:jobs") {
+		t.Errorf("answer %v", answer)
+	}
 }

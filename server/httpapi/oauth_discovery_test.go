@@ -64,7 +64,7 @@ func TestOAuthDiscovery(t *testing.T) {
 				"protected_resources":                            list(resource),
 			}, metadata(t, s.URL+"/.well-known/oauth-authorization-server"))
 			want := map[string]any{
-				"resource": resource, "authorization_servers": list(s.URL), "scopes_supported": list(theNine...),
+				"resource": resource, "authorization_servers": list(s.URL), "scopes_supported": list(offered...),
 				"bearer_methods_supported": list("header"), "resource_name": "Bough",
 			}
 			diff(t, "resource, at the root", want, metadata(t, s.URL+"/.well-known/oauth-protected-resource"))

@@ -27,7 +27,10 @@ import (
 // callback is where the tests' applications have users sent back to. Nobody listens there.
 const callback = "http://127.0.0.1:4711/callback?from=bough"
 
-// theNine are the scopes that a request gets that names none, in the order of the specification.
+// offered are the scopes that a request gets that names none: those of the nine for which there is something.
+var offered = []string{"read:tables", "write:tables", "execute:rpc", "read:schema"}
+
+// theNine are the scopes of the specification, in its order.
 var theNine = []string{
 	"read:tables", "write:tables", "execute:functions", "execute:rpc", "read:storage", "write:storage", "execute:jobs", "read:vectors", "read:schema",
 }

@@ -61,8 +61,12 @@ func (a *API) serveDocument(c *gin.Context) {
 		return
 	}
 	c.Header("ETag", doc.etag)
-	c.Header("Vary", "X-Branch")
-	c.Header("Cache-Control", "no-cache") // always ask: the schema may have changed
+	c.Writer.Header().Add("Vary", "X-Branch")
+	cache := "no-cache" // always ask: the schema may have changed
+	if auth.FromContext(c.Request.Context()) != nil {
+		cache = "private, no-cache"
+	}
+	c.Header("Cache-Control", cache)
 	if tables.TagMatches(c.GetHeader("If-None-Match"), doc.etag) {
 		c.Status(http.StatusNotModified)
 		return
@@ -81,6 +85,11 @@ func (a *API) findDocument(c *gin.Context) (document, error) {
 		c.Request = c.Request.WithContext(ctx)
 	} else if a.PrivateDocument {
 		return document{}, auth.ErrMissingCredentials
+	}
+	if a.PrivateDocument || c.GetHeader("X-Branch") != "" {
+		if err := maySeeSchema(auth.FromContext(ctx)); err != nil {
+			return document{}, err
+		}
 	}
 	database, err := a.branch(c, false)
 	if err != nil {
@@ -159,11 +168,19 @@ func (a *API) placeMCP(spec *openapi3.T) {
 	}
 }
 
+// maySeeSchema returns an error where the caller's scopes include neither the schema nor the records, which show it.
+func maySeeSchema(p *auth.Principal) error {
+	if p == nil || p.Require(auth.ReadTables) == nil {
+		return nil
+	}
+	return p.Require(auth.ReadSchema)
+}
+
 // ListTables lists the tables that the caller may use.
 func (a *API) ListTables(ctx context.Context, r api.ListTablesRequestObject) (api.ListTablesResponseObject, error) {
 	p := auth.FromContext(ctx)
-	if p.Scopes != nil && !slices.Contains(p.Scopes, auth.ReadSchema) && !slices.Contains(p.Scopes, auth.ReadTables) {
-		return nil, p.Require(auth.ReadSchema)
+	if err := maySeeSchema(p); err != nil {
+		return nil, err
 	}
 	ref := ""
 	if r.Params.XBranch != nil {

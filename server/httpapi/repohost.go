@@ -7,6 +7,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"os"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -200,8 +201,11 @@ func readDelivery(c *gin.Context) ([]byte, error) {
 		b.until = time.Now().Add(deliveryTimeout)
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, repohost.MaxBody))
-	if errors.Is(err, io.ErrUnexpectedEOF) {
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
 		return nil, fault.Validation("the body ends too early")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		c.Header("Connection", "close")
 	}
 	return body, err
 }

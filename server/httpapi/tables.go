@@ -296,7 +296,7 @@ func (t *tableAnswer) Begin(h *tables.Head) (io.Writer, error) {
 			header[field.name] = []string{field.value} // the names are in their canonical form
 		}
 	}
-	header.Set("Vary", "Accept, Accept-Profile, Prefer, X-Branch")
+	header["Vary"] = append(header["Vary"], "Accept, Accept-Profile, Prefer, X-Branch")
 	if h.Length >= 0 && h.Outcome != tables.NoContent && h.Outcome != tables.NotModified {
 		header.Set("Content-Length", strconv.Itoa(h.Length))
 	}

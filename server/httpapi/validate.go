@@ -8,8 +8,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -40,6 +42,9 @@ func (a *API) validate(operations map[string]operation) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		route := routes[c.Request.Method+" "+c.FullPath()]
 		err := checkQuery(c.Request, route)
+		if err == nil {
+			err = checkHeaders(c.Request, route)
+		}
 		if err == nil && route.Operation.RequestBody != nil {
 			err = checkBody(c.Request, route.Operation.RequestBody.Value)
 		}
@@ -83,11 +88,40 @@ func checkQuery(r *http.Request, route *routers.Route) error {
 }
 
 func parseQuery(r *http.Request) (map[string][]string, error) {
-	query := r.URL.Query()
 	if strings.Contains(r.URL.RawQuery, ";") {
 		return nil, fault.Validation("the query string must separate parameters with &")
 	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.Validation("the query string is not percent-encoded as it should be: %s", err)
+	}
+	for name, values := range query {
+		if !isText(name) {
+			return nil, fault.Validation("the name of a query parameter is not valid UTF-8, or has a zero byte in it")
+		}
+		if slices.ContainsFunc(values, func(value string) bool { return !isText(value) }) {
+			return nil, fault.Field(name, "is not valid UTF-8, or has a zero byte in it")
+		}
+	}
 	return query, nil
+}
+
+// isText reports whether PostgreSQL has such a text.
+func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
+
+// checkHeaders refuses parameters in headers that are no text.
+func checkHeaders(r *http.Request, route *routers.Route) error {
+	for _, params := range []openapi3.Parameters{route.PathItem.Parameters, route.Operation.Parameters} {
+		for _, p := range params {
+			if p.Value.In != openapi3.ParameterInHeader {
+				continue
+			}
+			if slices.ContainsFunc(r.Header.Values(p.Value.Name), func(value string) bool { return !isText(value) }) {
+				return fault.Validation("the header %s is not valid UTF-8", p.Value.Name)
+			}
+		}
+	}
+	return nil
 }
 
 func queryParameters(route *routers.Route) []string {
@@ -134,6 +168,9 @@ func checkJSON(data []byte) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fault.Validation("the body is empty")
 	}
+	if !utf8.Valid(data) {
+		return fault.Validation("the body is not valid UTF-8")
+	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	type level struct {
 		object bool
@@ -154,6 +191,9 @@ func checkJSON(data []byte) error {
 		}
 		if !first && len(stack) == 0 {
 			return fault.Validation("the body must be one JSON value; there is more after it")
+		}
+		if text, ok := tok.(string); ok && strings.IndexByte(text, 0) >= 0 {
+			return fault.Validation(`the body has \u0000 in a string, which PostgreSQL cannot store`)
 		}
 		if len(stack) > 0 {
 			top := stack[len(stack)-1]

@@ -89,6 +89,25 @@ var (
 	promptName = regexp.MustCompile(`^[a-z_]{1,64}$`)
 )
 
+// Scopes are those that tools, resources and prompts need: what a token can have that is of use.
+func (cfg *Config) Scopes() []string {
+	var scopes []string
+	for _, t := range cfg.Tools {
+		scopes = append(scopes, t.Scopes...)
+	}
+	for _, r := range cfg.Resources {
+		scopes = append(scopes, r.Scopes...)
+	}
+	for _, t := range cfg.Templates {
+		scopes = append(scopes, t.Scopes...)
+	}
+	for _, p := range cfg.Prompts {
+		scopes = append(scopes, p.Scopes...)
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes)
+}
+
 // check finds what the program got wrong.
 func (cfg *Config) check() error {
 	var errs []error

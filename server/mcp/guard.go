@@ -106,10 +106,14 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 		switch {
 		case errors.As(err, &large):
 			tooLarge().write(w)
+			return
 		case errors.As(err, &known):
 			s.refusalOf(r, w.Header().Get("X-Request-Id"), err).write(w)
+			return
 		}
-		return // else the client is gone
+		// The client is gone, or sent what is no body; then it hears of it.
+		(&refusal{status: http.StatusBadRequest, code: "invalid_request", description: "the body cannot be read to its end"}).write(w)
+		return
 	}
 	messages, batch, wrong := parse(body)
 	if wrong != nil {

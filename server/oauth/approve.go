@@ -26,7 +26,7 @@ func (s *Service) Approve(ctx context.Context, id uuid.UUID, browser string, gra
 			return err
 		}
 		request := row.OAuthRequest
-		allowed := permitted(intersection(request.Scopes, granted), row.User.Role == db.UserRoleAdmin)
+		allowed := permitted(s.offers(intersection(request.Scopes, granted)), row.User.Role == db.UserRoleAdmin)
 		if _, err := q.UseOAuthRequest(ctx, db.UseOAuthRequestParams{ID: id, Browser: hash}); err != nil {
 			return err
 		}

@@ -102,11 +102,15 @@ func (s *Service) readRequest(query url.Values, client Client) (params db.Insert
 	if params.Scopes, refused = parseScopes(query.Get("scope")); refused != nil {
 		return params, refused
 	}
-	if len(params.Scopes) == 0 {
-		params.Scopes = knownScopes(client.Scope)
+	if named := params.Scopes; len(named) > 0 {
+		if params.Scopes = s.offers(named); len(params.Scopes) == 0 {
+			return params, ErrInvalidScope.say("there is nothing yet for the scope %s", strings.Join(named, " "))
+		}
+	} else {
+		params.Scopes = s.offers(knownScopes(client.Scope))
 	}
 	if len(params.Scopes) == 0 {
-		params.Scopes = DefaultScopes()
+		params.Scopes = s.DefaultScopes()
 	}
 	prompts := strings.Fields(query.Get("prompt"))
 	if slices.Contains(prompts, "none") && len(prompts) > 1 {

@@ -202,8 +202,8 @@ func TestScopesThatARequestAsksFor(t *testing.T) {
 		want   []string
 	}{
 		"named":                                {plain, "read:schema read:tables read:schema", []string{"read:tables", "read:schema"}},
-		"none":                                 {plain, "", oauth.DefaultScopes()},
-		"none that means something":            {plain, "openid offline_access", oauth.DefaultScopes()},
+		"none":                                 {plain, "", w.a.DefaultScopes()},
+		"none that means something":            {plain, "openid offline_access", w.a.DefaultScopes()},
 		"the client's":                         {scoped, "", []string{"read:tables", "read:schema"}},
 		"more than the client's, as a step up": {scoped, "read:tables write:schema", []string{"read:tables", "write:schema"}},
 	} {
@@ -220,7 +220,7 @@ func TestDefaultScopes(t *testing.T) {
 	want := []string{
 		"read:tables", "write:tables", "execute:functions", "execute:rpc", "read:storage", "write:storage", "execute:jobs", "read:vectors", "read:schema",
 	}
-	if diff := cmp.Diff(want, oauth.DefaultScopes()); diff != "" {
+	if diff := cmp.Diff(want, setup(t, nil).a.DefaultScopes()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	var admins []string

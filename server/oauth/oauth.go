@@ -72,6 +72,7 @@ type Service struct {
 	limits    *ratelimit.Limiter
 	redirects []redirect.Pattern
 	issuer    *url.URL
+	offered   map[string]bool // scopes that lead to something; nil for all
 	cache     tokenCache
 }
 

@@ -74,7 +74,7 @@ func (s *Service) request(row db.OAuthRequest, client Client, user *users.User) 
 	if err != nil {
 		return nil, err
 	}
-	names := row.Scopes
+	names := s.offers(row.Scopes)
 	if user != nil {
 		names = permitted(names, user.Role == db.UserRoleAdmin)
 	}

@@ -38,8 +38,26 @@ const defaultScopes = 9
 // Scopes returns all scopes that there are.
 func Scopes() []Scope { return slices.Clone(scopes) }
 
+// Offer says which scopes lead to something at present. Users are asked for no others, and grants have no others: what is
+// built later is not to be open to applications whose users were never asked about it. Without it, all are offered. It
+// must be called before the service is used.
+func (s *Service) Offer(names []string) {
+	s.offered = map[string]bool{}
+	for _, name := range names {
+		s.offered[name] = true
+	}
+}
+
+// offers returns those of the scopes that lead to something.
+func (s *Service) offers(names []string) []string {
+	if s.offered == nil {
+		return names
+	}
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !s.offered[name] })
+}
+
 // DefaultScopes returns the names of the scopes that are asked for by a request, and a client, that names none.
-func DefaultScopes() []string { return scopeNames(scopes[:defaultScopes]) }
+func (s *Service) DefaultScopes() []string { return s.offers(scopeNames(scopes[:defaultScopes])) }
 
 func scopeNames(of []Scope) []string {
 	names := make([]string, len(of))

@@ -37,11 +37,12 @@ const ServiceKey = "bough_sk_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA"
 
 // Server is a running server with databases of its own.
 type Server struct {
-	URL        string // where it serves
-	Main       string // connection URL of main
-	Control    string // connection URL of the control database
-	Outbox     string // directory where mails go
-	DataDir    string // directory of keys and files
+	URL        string    // where it serves
+	Main       string    // connection URL of main
+	Control    string    // connection URL of the control database
+	Outbox     string    // directory where mails go
+	DataDir    string    // directory of keys and files
+	Log        io.Writer // gets the log of servers that are started from then on; nil for none
 	signingKey jwk.Key
 }
 
@@ -69,9 +70,12 @@ func (s *Server) Run(t testing.TB, change ...func(*server.Config)) (stop func())
 	t.Helper()
 	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Mail.OutboxDir, cfg.DataDir = s.Outbox, s.DataDir }}, change...)
 	cfg := Config(t, s.Main, s.Control, change...)
-	out := io.Discard
+	var out io.Writer = io.Discard
+	if s.Log != nil {
+		out = s.Log
+	}
 	if os.Getenv("BOUGH_TEST_LOG") != "" {
-		out = os.Stderr
+		out = io.MultiWriter(out, os.Stderr)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	ready, done := make(chan net.Addr, 1), make(chan error, 1)
