@@ -106,8 +106,10 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 		switch {
 		case errors.As(err, &large):
 			tooLarge().write(w)
+		case errors.As(err, &known) && known.Kind == fault.Timeout:
+			(&refusal{status: http.StatusRequestTimeout, code: known.Code, description: known.Message}).write(w)
 		case errors.As(err, &known):
-			s.refusalOf(r, w.Header().Get("X-Request-Id"), err).write(w)
+			(&refusal{status: http.StatusServiceUnavailable, code: known.Code, description: known.Message, retryAfter: known.RetryAfter}).write(w)
 		}
 		return // else the client is gone
 	}
