@@ -36,6 +36,7 @@ type Config struct {
 	PublicBaseURL      string
 	DataDir            string
 	PostgresBin        string
+	PostgresMemory     int64
 	DatabaseURL        string
 	DatabaseDirectURL  string
 	ControlDatabaseURL string
@@ -106,6 +107,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.PublicBaseURL, "public-base-url", "", "the URL under which clients reach the server (default http://<listen>)")
 	f.StringVar(&c.DataDir, "data-dir", ".bough", "directory for the embedded PostgreSQL and files")
 	f.StringVar(&c.PostgresBin, "postgres-bin", "", "directory with the PostgreSQL programs for the embedded server")
+	f.Int64Var(&c.PostgresMemory, "postgres-memory", 0, "most bytes of memory of a process of the embedded server, without what is shared (default a 16th of the machine's, from 256 MiB to 1 GiB); -1 for no limit")
 	f.StringVar(&c.DatabaseURL, "database-url", "", "main database of an external PostgreSQL 15 or newer, instead of the embedded one")
 	f.StringVar(&c.DatabaseDirectURL, "database-direct-url", "", "the main database around the pooler that database-url leads to, for LISTEN, branches and the default control database")
 	f.StringVar(&c.ControlDatabaseURL, "control-database-url", "", `Bough's own database (default: "bough" on the same server as main)`)

@@ -23,6 +23,7 @@ type MCPConfig struct {
 	BasePath         string
 	AllowedOrigins   []string
 	RateLimit        int
+	MaxQueries       int
 	AllowMigrateMain bool
 	OAuth            struct {
 		Enabled             bool
@@ -40,6 +41,7 @@ func (c *MCPConfig) settings(f *pflag.FlagSet) {
 	f.StringVar(&c.BasePath, "mcp.base-path", "/mcp", "path of the MCP server; OAuth's are below it")
 	f.StringSliceVar(&c.AllowedOrigins, "mcp.allowed-origins", nil, "origins besides the server's own and loopback whose pages may use the MCP server, such as https://inspector.example")
 	f.IntVar(&c.RateLimit, "mcp.rate-limit", 600, "MCP requests a minute for each caller and server process; 0 for no limit")
+	f.IntVar(&c.MaxQueries, "mcp.max-queries", 3, "SQL queries that one caller may run at the same time in one server process; 0 for no limit")
 	f.BoolVar(&c.AllowMigrateMain, "mcp.allow-migrate-main", false, "let administrators' assistants change the schema of main, not only of branches")
 	o := &c.OAuth
 	f.BoolVar(&o.Enabled, "mcp.oauth.enabled", true, "let users allow MCP clients by OAuth 2.1")
@@ -82,6 +84,9 @@ func (c *MCPConfig) check(public string) error {
 	}
 	if c.RateLimit < 0 {
 		bad("mcp.rate-limit: must not be negative")
+	}
+	if c.MaxQueries < 0 {
+		bad("mcp.max-queries: must not be negative")
 	}
 	for _, origin := range c.AllowedOrigins {
 		u, err := url.Parse(origin)

@@ -33,7 +33,7 @@ func (s *server) newMCP(ctx context.Context, api *httpapi.API) error {
 			return api.Document(ctx, c.Principal, c.Database)
 		},
 	}
-	sql := readsql.New(acquire, readsql.Config{Schemas: exposed, Version: func(ctx context.Context, database string) (string, error) {
+	sql := readsql.New(acquire, readsql.Config{Schemas: exposed, PerCaller: s.cfg.MCP.MaxQueries, Total: max(int(s.cfg.Pool.Main)/2, 1), Version: func(ctx context.Context, database string) (string, error) {
 		schema, err := s.schemas.Get(ctx, database)
 		if err != nil {
 			return "", err

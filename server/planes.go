@@ -46,7 +46,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	mainURL, controlURL := cfg.DatabaseURL, cfg.ControlDatabaseURL
 	if mainURL == "" {
 		p.embedded, err = pgserver.Start(ctx, pgserver.Options{
-			DataDir: cfg.DataDir, BinDir: cfg.PostgresBin, CacheDir: pgserver.DefaultCacheDir(), Log: log,
+			DataDir: cfg.DataDir, BinDir: cfg.PostgresBin, CacheDir: pgserver.DefaultCacheDir(), Log: log, BackendMemory: cfg.PostgresMemory,
 		})
 		if err != nil {
 			return nil, err

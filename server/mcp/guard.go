@@ -107,8 +107,11 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 		case errors.As(err, &large):
 			tooLarge().write(w)
 			return
+		case errors.As(err, &known) && known.Kind == fault.Timeout:
+			(&refusal{status: http.StatusRequestTimeout, code: known.Code, description: known.Message}).write(w)
+			return
 		case errors.As(err, &known):
-			s.refusalOf(r, w.Header().Get("X-Request-Id"), err).write(w)
+			(&refusal{status: http.StatusServiceUnavailable, code: known.Code, description: known.Message, retryAfter: known.RetryAfter}).write(w)
 			return
 		}
 		// The client is gone, or sent what is no body; then it hears of it.

@@ -41,6 +41,12 @@ type Options struct {
 	// fixed.
 	Settings map[string]string
 
+	// BackendMemory is the most bytes of memory of its own that a process of
+	// the server may have: a statement that needs more fails, instead of the
+	// system killing some process. 0 is a 16th of the machine's memory, between
+	// 256 MB and 1 GB; negative for no limit. Only Linux has this limit.
+	BackendMemory int64
+
 	// NoSync makes a new cluster without waiting for the disk. For tests.
 	NoSync bool
 
@@ -68,8 +74,9 @@ type Server struct {
 	socketTmp bool // socketDir is a temporary directory of ours
 	reflink   bool
 
-	watchEvery  time.Duration
-	lastBackOff time.Duration
+	backendMemory int64
+	watchEvery    time.Duration
+	lastBackOff   time.Duration
 
 	noBallast     bool
 	ballastFailed atomic.Bool
@@ -108,12 +115,13 @@ var (
 // or [ErrNotFound] in these cases.
 func Start(ctx context.Context, o Options) (_ *Server, err error) {
 	s := &Server{
-		log:         o.Log,
-		watchEvery:  cmp.Or(o.watchEvery, watchEvery),
-		lastBackOff: cmp.Or(o.lastBackOff, lastBackOff),
-		noBallast:   o.NoBallast,
-		hurry:       make(chan struct{}),
-		done:        make(chan struct{}),
+		log:           o.Log,
+		backendMemory: o.BackendMemory,
+		watchEvery:    cmp.Or(o.watchEvery, watchEvery),
+		lastBackOff:   cmp.Or(o.lastBackOff, lastBackOff),
+		noBallast:     o.NoBallast,
+		hurry:         make(chan struct{}),
+		done:          make(chan struct{}),
 	}
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
@@ -259,7 +267,9 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 	}
 	s.keepBallast(true)
 	directories := databaseDirs(s.cluster)
-	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, filepath.Join(s.Installation().BinDir, "postgres"),
+	limit := backendMemory(s.backendMemory, memoryBytes())
+	program, before := limited(filepath.Join(s.Installation().BinDir, "postgres"), limit)
+	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, program, append(before,
 		"-D", s.cluster,
 		"-c", "listen_addresses="+loopback,
 		"-c", "port="+strconv.Itoa(s.port),
@@ -269,7 +279,7 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 		"-c", "log_destination=stderr",
 		"-c", "logging_collector=off",
 		"-c", "log_line_prefix="+logPrefix,
-	)
+	)...)
 	c, err := startChild(cmd, s.log)
 	if err != nil {
 		return nil, fmt.Errorf("starting PostgreSQL: %w", err)
@@ -286,7 +296,26 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 		return nil, fmt.Errorf("starting PostgreSQL: %w; its log ends with\n\t%s", err, tail)
 	}
 	s.removeLeftovers(ctx, directories)
+	if limit > 0 && len(before) == 0 {
+		// Processes that are there already, such as the checkpointer, go without.
+		if err := limitData(c.pid, limit); err != nil {
+			s.log.Warn("the memory of PostgreSQL's processes is not limited", "error", err)
+		}
+	}
 	return c, nil
+}
+
+// backendMemory is the limit of a process, 0 for none.
+func backendMemory(setting int64, memory uint64) uint64 {
+	switch {
+	case setting < 0:
+		return 0
+	case setting > 0:
+		return uint64(setting)
+	case memory == 0:
+		return 0
+	}
+	return min(max(memory/16, 256<<20), 1<<30)
 }
 
 // awaitReady returns when a connection succeeds.

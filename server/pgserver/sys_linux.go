@@ -112,3 +112,28 @@ func inMemory(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && (st.Type == unix.TMPFS_MAGIC || st.Type == unix.RAMFS_MAGIC)
 }
+
+// limited returns a program, and the arguments that come before its own, to run
+// another one whose private memory, and that of the processes it forks, is
+// bounded; shared memory does not count. A process limits itself, for which it
+// needs no privilege. Without a shell the program stays as it is.
+func limited(program string, limit uint64) (string, []string) {
+	const shell = "/bin/sh"
+	if _, err := os.Stat(shell); err != nil || limit == 0 {
+		return program, nil
+	}
+	kilobytes := strconv.FormatUint(limit>>10, 10)
+	// A lower limit that is in force stays.
+	return shell, []string{"-c", `ulimit -d "$0" 2>/dev/null; exec "$@"`, kilobytes, program}
+}
+
+// limitData bounds the private memory of a process, and of the processes that
+// it will fork. Shared memory does not count.
+func limitData(pid int, limit uint64) error {
+	var current unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_DATA, nil, &current); err != nil {
+		return err
+	}
+	limit = min(limit, current.Max)
+	return unix.Prlimit(pid, unix.RLIMIT_DATA, &unix.Rlimit{Cur: limit, Max: limit}, nil)
+}

@@ -39,3 +39,9 @@ func allocate(f *os.File, size int64) error { return fill(f, size) }
 
 // inMemory reports whether a directory's file system is one that memory holds, where that can be known.
 func inMemory(string) bool { return false }
+
+// limited returns the program: there is no limit to set here.
+func limited(program string, _ uint64) (string, []string) { return program, nil }
+
+// limitData does nothing: there is no such limit for another process here.
+func limitData(int, uint64) error { return nil }

@@ -23,6 +23,8 @@ type verdict struct {
 	execute string
 	// guarded is true where row-level security or a view may keep rows from the caller.
 	guarded bool
+	// fences are views whose rows must be filtered by the view before anything of the statement sees them.
+	fences []fence
 }
 
 // check has PostgreSQL analyse a statement, and judges it. Nothing of the statement runs, and nothing of the check stays.
@@ -70,6 +72,16 @@ func (s *session) check(ctx context.Context, q *Query, schemas []string) (*verdi
 	}
 	if err := s.judge(ctx, v, oid, refs, schemas, q.Caller.Unbound); err != nil {
 		return nil, err
+	}
+	if len(v.fences) > 0 {
+		// With no schema in the path, all names are qualified.
+		qualified, err := s.query(ctx, `select pg_get_function_sqlbody($1::oid) from set_config('search_path', '', true) offset 0`, oid)
+		if err != nil {
+			return nil, fmt.Errorf("writing a statement: %w", err)
+		}
+		if body, err = fenced(qualified[0][0], v.fences); err != nil {
+			return nil, err
+		}
 	}
 	body, begins := strings.CutPrefix(strings.TrimSpace(body), "BEGIN ATOMIC\n")
 	body, ends := strings.CutSuffix(body, ";\nEND")

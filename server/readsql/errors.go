@@ -22,6 +22,8 @@ var (
 			WithHint("write the statement without it")
 	errTimeout = fault.New(fault.Unavailable, "57014", "the statement took too long and was given up").
 			WithHint("ask for less, by conditions and limit; an index may help").Retry(5 * time.Second)
+	errCrowded = fault.New(fault.RateLimited, "rate_limited", "too many SQL statements run at the same time").
+			WithHint("run them one after the other").Retry(time.Second)
 	errTooMuch = fault.New(fault.Invalid, "53400", "the statement needs more than it may use").
 			WithHint("ask for less, by conditions and limit")
 	errNoTemp = fault.New(fault.Unavailable, "unavailable", "SQL statements cannot be checked in this database, so none are run")
@@ -43,6 +45,8 @@ func shown(e *pgconn.PgError) *fault.Error {
 	switch e.Code {
 	case "57014":
 		return errTimeout
+	case "53200": // the limit of the process
+		return errTooMuch.Msgf("the statement needs more memory than it may use")
 	case "53400": // temp_file_limit and the like
 		return errTooMuch.Msgf("%s", e.Message)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -25,16 +26,60 @@ var (
 		fmgr_c_validator fmgr_internal_validator fmgr_sql_validator`)
 	// deniedRelations show settings of roles and databases, or what earlier requests left behind.
 	deniedRelations = set("pg_db_role_setting pg_prepared_statements pg_cursors")
-	// secretFunctions and secretColumns show source text and options. Passwords and tokens are found there: in the arguments
-	// of triggers that call web hooks, in settings of roles, in options of foreign servers. PostgreSQL shows them to every
-	// role, but without SQL nobody sees them.
-	secretFunctions = set("pg_get_functiondef pg_get_function_sqlbody pg_get_triggerdef")
-	secretColumns   = set(`pg_proc.prosrc pg_proc.prosqlbody pg_proc.proconfig pg_trigger.tgargs pg_roles.rolconfig pg_user.useconfig
-		pg_foreign_server.srvoptions pg_foreign_table.ftoptions pg_foreign_data_wrapper.fdwoptions pg_user_mappings.umoptions
-		pg_stats.most_common_vals pg_stats.histogram_bounds pg_stats.most_common_elems pg_stats.range_bounds_histogram
-		pg_stats_ext.most_common_vals pg_stats_ext_exprs.most_common_vals pg_stats_ext_exprs.histogram_bounds
-		user_mapping_options.option_value foreign_server_options.option_value foreign_table_options.option_value`)
+	// secretFunctions show source text, options, or the names of roles and databases, to callers who do not administer the
+	// database. Passwords and tokens are found there: in the arguments of triggers that call web hooks, in the bodies of
+	// functions and views, in settings of roles, in options of foreign servers; other users' branches are databases and
+	// roles. PostgreSQL shows them to every role, but without SQL nobody sees them.
+	secretFunctions = set(`pg_get_functiondef pg_get_function_sqlbody pg_get_triggerdef pg_get_viewdef pg_get_ruledef
+		pg_get_userbyid to_regrole pg_has_role has_database_privilege pg_database_size shobj_description pg_describe_object
+		pg_identify_object pg_identify_object_as_address pg_get_object_address`)
 )
+
+// shownColumns are the relations of PostgreSQL's own that callers see who do not administer the database, and which of
+// their columns: all where there are none, all but those that begin with a minus sign, or only the others. What is not
+// here is refused: new versions of PostgreSQL bring new relations.
+var shownColumns = columnRules(`
+	pg_class pg_attribute(-attfdwoptions -attmissingval) pg_attrdef pg_constraint pg_index pg_type pg_enum pg_range pg_namespace
+	pg_description pg_depend pg_inherits pg_partitioned_table pg_sequence pg_collation pg_cast pg_conversion pg_language pg_am
+	pg_amop pg_amproc pg_opclass pg_opfamily pg_operator pg_aggregate pg_statistic_ext(-stxexprs) pg_ts_config pg_ts_config_map
+	pg_ts_dict(-dictinitoption) pg_ts_parser pg_ts_template pg_extension(-extcondition)
+	pg_available_extensions pg_available_extension_versions pg_timezone_names pg_timezone_abbrevs
+	pg_proc(-prosrc -prosqlbody -proconfig -probin -proargdefaults) pg_trigger(-tgargs -tgqual) pg_rewrite(-ev_action -ev_qual)
+	pg_policy(-polqual -polwithcheck) pg_policies(-qual -with_check) pg_foreign_table(-ftoptions)
+	pg_tables(-tableowner) pg_views(-definition -viewowner) pg_matviews(-definition -matviewowner) pg_indexes pg_sequences(-sequenceowner)
+	pg_stats(schemaname tablename attname inherited null_frac avg_width n_distinct correlation)
+	pg_stat_user_tables pg_stat_user_indexes pg_statio_user_tables pg_statio_user_indexes pg_stat_all_tables pg_stat_all_indexes
+	pg_stat_user_functions
+	administrable_role_authorizations applicable_roles attributes character_sets check_constraint_routine_usage check_constraints
+	collations collation_character_set_applicability column_column_usage column_domain_usage column_privileges column_udt_usage
+	columns constraint_column_usage constraint_table_usage data_type_privileges domain_constraints domain_udt_usage domains
+	element_types enabled_roles foreign_tables information_schema_catalog_name key_column_usage parameters referential_constraints
+	role_column_grants role_routine_grants role_table_grants role_udt_grants role_usage_grants routine_column_usage
+	routine_privileges routine_routine_usage routine_sequence_usage routine_table_usage routines(-routine_definition)
+	schemata(-schema_owner) sequences sql_features sql_implementation_info sql_parts sql_sizing table_constraints table_privileges
+	tables transforms triggered_update_columns triggers(-action_statement -action_condition) udt_privileges usage_privileges
+	user_defined_types view_column_usage view_routine_usage view_table_usage views(-view_definition)`)
+
+// columnRule says which columns of a relation are shown: those that are named, or all others.
+type columnRule struct {
+	names  map[string]bool
+	except bool
+}
+
+func (r columnRule) shows(column string) bool { return r.names[column] != r.except }
+
+// columnRules reads names, each followed by columns in parentheses or not.
+func columnRules(text string) map[string]columnRule {
+	rules := map[string]columnRule{}
+	for _, item := range regexp.MustCompile(`(\w+)(\([^)]*\))?`).FindAllStringSubmatch(text, -1) {
+		rule := columnRule{names: set(strings.ReplaceAll(strings.Trim(item[2], "()"), "-", "")), except: true}
+		if item[2] != "" {
+			rule.except = strings.HasPrefix(item[2], "(-")
+		}
+		rules[item[1]] = rule
+	}
+	return rules
+}
 
 // The rules of extensions' functions: the immutable ones of nearly all, the stable ones of those that are known not to
 // take SQL as text. What is written in a language like PL/pgSQL might do just that.
@@ -75,6 +120,8 @@ type relation struct {
 	Name      string `json:"name"`
 	Extension string `json:"extension"`
 	Protected bool   `json:"protected"`
+	// Leaky tells of a view that reads as its owner, and does not keep conditions of a query from rows that it hides.
+	Leaky bool `json:"leaky"`
 	// Columns are those of a catalog that the statement reads.
 	Columns []string `json:"columns"`
 }
@@ -95,6 +142,8 @@ const catalog = `
 			a.aggcombinefn, a.aggserialfn, a.aggdeserialfn, a.aggmtransfn, a.aggminvtransfn, a.aggmfinalfn]::oid[]) part
 		where part <> 0)
 	select json_build_object(
+		'filters', (select json_agg(p.oid::bigint) from pg_proc p where not p.proleakproof and (
+			p.oid = any ($6::oid[]) or p.oid in (select oprcode from pg_operator where oid = any ($7::oid[])))),
 		'unknown', (select count(*) from called where oid not in (select oid from pg_proc))
 			+ (select count(*) from unnest($2::oid[]) o where o not in (select oid from pg_operator)),
 		'functions', (
@@ -105,7 +154,10 @@ const catalog = `
 			left join pg_extension e on e.oid = d.refobjid),
 		'relations', (
 			select json_agg(json_build_object('oid', c.oid::bigint, 'schema', n.nspname, 'name', c.relname, 'extension', e.extname,
-				'protected', c.relrowsecurity or c.relkind = 'v', 'columns', (
+				'protected', c.relrowsecurity or c.relkind = 'v',
+				'leaky', c.relkind = 'v' and c.oid >= 16384 and not exists (
+					select from unnest(c.reloptions) o
+					where o ~* '^security_(barrier|invoker)=(t|tr|tru|true|on|1|y|ye|yes)$'), 'columns', (
 					select json_agg(a.attname) from pg_attribute a
 					where a.attrelid = c.oid and c.oid < 16384 and not a.attisdropped and exists (
 						select from json_to_recordset($5::json) r (relation oid, number int) where r.relation = c.oid and r.number in (0, a.attnum)))) order by c.oid)
@@ -120,11 +172,13 @@ func (s *session) judge(ctx context.Context, v *verdict, body string, refs *refe
 	if err != nil {
 		return fmt.Errorf("writing what a statement refers to: %w", err)
 	}
-	rows, err := s.query(ctx, catalog, oidArray(refs.functions), oidArray(refs.operators), oidArray(refs.relations), body, string(columns))
+	rows, err := s.query(ctx, catalog, oidArray(refs.functions), oidArray(refs.operators), oidArray(refs.relations), body, string(columns),
+		oidArray(refs.filters.functions), oidArray(refs.filters.operators))
 	if err != nil {
 		return fmt.Errorf("reading what a statement refers to: %w", err)
 	}
 	var found struct {
+		Filters   []uint32
 		Unknown   int
 		Functions []function
 		Relations []relation
@@ -135,11 +189,18 @@ func (s *session) judge(ctx context.Context, v *verdict, body string, refs *refe
 	if found.Unknown > 0 {
 		return errUnknown
 	}
+	if refs.roles && !unbound {
+		return errRefused.Msgf("names of roles are not shown here")
+	}
+	leaks := !unbound && (refs.filters.leaks || len(found.Filters) > 0)
 	for _, rel := range found.Relations {
 		if err := rel.judge(schemas, unbound); err != nil {
 			return err
 		}
 		v.guarded = v.guarded || rel.Protected
+		if leaks && rel.Leaky && refs.ranges[rel.OID] > 0 {
+			v.fences = append(v.fences, fence{schema: rel.Schema, name: rel.Name, count: refs.ranges[rel.OID]})
+		}
 	}
 	for _, fn := range found.Functions {
 		exposed, err := fn.judge(schemas, unbound)
@@ -161,9 +222,13 @@ func (r *relation) judge(schemas []string, unbound bool) error {
 	case own && deniedRelations[r.Name]:
 		return errRefused.Msgf("%s is not shown here", r.Name)
 	case own && !unbound:
+		rule, ok := shownColumns[r.Name]
+		if !ok {
+			return errRefused.Msgf("%s is not shown here", r.Name)
+		}
 		for _, column := range r.Columns {
-			if name := r.Name + "." + column; secretColumns[name] {
-				return errSecret.Msgf("the column %s is not shown here: there may be secrets in it", name)
+			if !rule.shows(column) {
+				return errSecret.Msgf("the column %s is not shown here: there may be secrets in it", r.Name+"."+column)
 			}
 		}
 		return nil
@@ -191,7 +256,7 @@ func (f *function) judge(schemas []string, unbound bool) (exposed bool, err erro
 	switch {
 	case f.OID < firstNormalOID && f.Extension == "":
 		switch {
-		case secretFunctions[f.Name] && !unbound:
+		case (secretFunctions[f.Name] || strings.HasPrefix(f.Name, "pg_stat_get_db_") || strings.HasPrefix(f.Name, "pg_stat_get_backend")) && !unbound:
 			return false, refuse("there may be secrets in what it shows")
 		case denied[f.Name]:
 			return false, refuse("it reads or changes what is not the caller's")

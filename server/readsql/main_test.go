@@ -148,3 +148,23 @@ func refused(t testing.TB, err error, text string) *fault.Error {
 	}
 	return f
 }
+
+// bounded returns a runner with a configuration.
+func (w *world) bounded(t testing.TB, cfg readsql.Config) *readsql.Runner {
+	t.Helper()
+	pools, err := postgres.NewPools(w.url, "test", postgres.PoolLimits{Main: 4, Branch: 4, Total: 8, Idle: time.Minute})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pools.Close)
+	return readsql.New(pools.Acquire, cfg)
+}
+
+func waitUntil(t testing.TB, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(30 * time.Second); !cond(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatal("it does not come")
+		}
+	}
+}

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/boughdb/bough/server/fault"
+	"github.com/boughdb/bough/server/limits"
 	"github.com/boughdb/bough/server/postgres"
 )
 
@@ -27,6 +28,8 @@ type Config struct {
 	Schemas []string
 	// Timeout bounds a whole call; 0 stands for 15 seconds.
 	Timeout time.Duration
+	// PerCaller bounds the statements of one caller at a time, and Total those of all; 0 for no bound.
+	PerCaller, Total int
 	// Version identifies the state of a database's catalog. Statements are judged again when it changes; where it is nil,
 	// and for what it does not cover, after a minute.
 	Version func(ctx context.Context, database string) (string, error)
@@ -37,6 +40,7 @@ type Runner struct {
 	cfg     Config
 	acquire func(ctx context.Context, database string) (*postgres.Conn, error)
 	checked *cache
+	slots   *limits.Slots
 }
 
 // The limits of a Query that has none of its own, and of its text.
@@ -52,11 +56,13 @@ func New(acquire func(ctx context.Context, database string) (*postgres.Conn, err
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout
 	}
-	return &Runner{cfg: cfg, acquire: acquire, checked: newCache(500, time.Minute)}
+	return &Runner{cfg: cfg, acquire: acquire, checked: newCache(500, time.Minute), slots: limits.NewSlots(cfg.PerCaller, cfg.Total)}
 }
 
 // Caller is who a statement runs for.
 type Caller struct {
+	// ID is who the statements are counted for.
+	ID string
 	// Role is the database role; "" keeps the connection's own.
 	Role string
 	// Claims are a JSON object, for row-level security.
@@ -139,6 +145,11 @@ func (r *Runner) do(ctx context.Context, q *Query, run func(context.Context, *se
 	if len(q.SQL) > maxSQL {
 		return fault.Validation("the statement has %d bytes; at most %d are run", len(q.SQL), maxSQL)
 	}
+	release := r.slots.Take(q.Caller.ID)
+	if release == nil {
+		return errCrowded
+	}
+	defer release()
 	outer := ctx
 	ctx, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()

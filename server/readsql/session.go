@@ -7,7 +7,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/boughdb/bough/server/postgres"
 )
 
 // session is a connection that a statement is checked and run on. All statements go by the extended protocol, which
@@ -57,9 +60,27 @@ func (s *session) end(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), farewell)
 	defer cancel()
-	if _, err := s.query(ctx, "rollback"); err != nil || s.conn.TxStatus() != 'I' {
+	// Locks and prepared statements outlive a rollback, and stable functions may have made them.
+	foreign, err := s.clear(ctx)
+	if err == nil && foreign != "" {
+		_, err = s.conn.Exec(ctx, foreign).ReadAll()
+	}
+	if err != nil || s.conn.TxStatus() != 'I' {
 		_ = s.conn.Close(ctx)
 	}
+}
+
+// clear rolls back and clears the session. It returns the SQL that removes the prepared statements that were made by SQL.
+func (s *session) clear(ctx context.Context) (foreign string, err error) {
+	results, err := s.conn.Exec(ctx, "rollback;"+postgres.ClearSession).ReadAll()
+	for _, res := range results {
+		for _, row := range res.Rows {
+			if len(row) == 1 && len(row[0]) > 0 {
+				foreign += "deallocate " + pgx.Identifier{string(row[0])}.Sanitize() + ";"
+			}
+		}
+	}
+	return foreign, err //nolint:wrapcheck // the connection is closed
 }
 
 // run runs statements in one round trip, each only if those before it succeed, and returns how many did.

@@ -11,6 +11,18 @@ import (
 type references struct {
 	functions, operators, relations map[uint32]bool
 	columns                         []columnReference
+	// ranges counts how often a relation is in FROM.
+	ranges map[uint32]int
+	// roles is true where a value is the name of a role.
+	roles bool
+	// filters are the functions and operators that PostgreSQL may call before it has filtered the rows of a view: all but
+	// those of the list of the outermost SELECT. leaks is true where there is anything else that may raise an error.
+	filters struct {
+		functions, operators map[uint32]bool
+		leaks                bool
+	}
+	depth int  // of the query that is walked
+	shown bool // what is walked is of the list of the outermost SELECT
 }
 
 // columnReference is a column that is read; number 0 stands for the whole row.
@@ -54,9 +66,26 @@ func walk(body value) (*references, error) {
 	if root.name != "QUERY" || root.get("isReturn").token == "true" {
 		return nil, errNotSelect
 	}
-	refs := &references{functions: map[uint32]bool{}, operators: map[uint32]bool{}, relations: map[uint32]bool{}, columns: []columnReference{}}
+	refs := &references{functions: map[uint32]bool{}, operators: map[uint32]bool{}, relations: map[uint32]bool{}, columns: []columnReference{}, ranges: map[uint32]int{}}
+	refs.filters.functions, refs.filters.operators = map[uint32]bool{}, map[uint32]bool{}
+	refs.shown = true // of the root, only the list is
 	return refs, refs.node(root)
 }
+
+// The oids of the types regrole and regrole[], which PostgreSQL never changes.
+const (
+	roleType  = 4096
+	rolesType = 4097
+)
+
+var (
+	// typeFields hold the oid of the type of a value.
+	typeFields = set(`consttype vartype paramtype resulttype funcresulttype opresulttype aggtype wintype array_typeid element_typeid
+		coalescetype minmaxtype casetype typeId row_typeid refelemtype refrestype`)
+	// leakyNodes may raise an error about a value, or show it otherwise.
+	leakyNodes = set(`COERCEVIAIO ARRAYCOERCEEXPR XMLEXPR JSONCONSTRUCTOREXPR JSONISPREDICATE JSONEXPR MINMAXEXPR ROWCOMPAREEXPR
+		COERCETODOMAIN SUBSCRIPTINGREF CONVERTROWTYPEEXPR TABLEFUNC TABLESAMPLECLAUSE`)
+)
 
 func (r *references) value(v value) error {
 	if v.node != nil {
@@ -88,24 +117,61 @@ func (r *references) node(n *node) error {
 			return err
 		}
 	}
+	shown := r.shown
+	defer func() { r.shown = shown }()
+	if leakyNodes[n.name] && !shown {
+		r.filters.leaks = true
+	}
+	if n.name == "RANGETBLENTRY" {
+		r.ranges[n.get("relid").number()]++
+	}
 	for _, f := range n.fields {
+		if n.name == "QUERY" {
+			r.shown = shown && f.label == "targetList"
+			if r.depth > 0 {
+				r.shown = false
+			}
+		}
 		switch {
 		case functionFields[f.label]:
-			note(r.functions, f.value)
+			r.function(f.value)
 		case operatorFields[f.label]:
-			note(r.operators, f.value)
+			r.operator(f.value)
 		case relationFields[f.label]:
 			note(r.relations, f.value)
 		case f.label == "opnos":
 			for _, item := range f.value.list {
-				note(r.operators, item)
+				r.operator(item)
 			}
+		case typeFields[f.label]:
+			r.roles = r.roles || f.value.number() == roleType || f.value.number() == rolesType
 		}
-		if err := r.value(f.value); err != nil {
+		if n.name == "QUERY" {
+			r.depth++
+		}
+		err := r.value(f.value)
+		if n.name == "QUERY" {
+			r.depth--
+		}
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (r *references) function(v value) {
+	note(r.functions, v)
+	if !r.shown {
+		note(r.filters.functions, v)
+	}
+}
+
+func (r *references) operator(v value) {
+	note(r.operators, v)
+	if !r.shown {
+		note(r.filters.operators, v)
+	}
 }
 
 // firstLowInvalid is what PostgreSQL subtracts from the numbers of columns, which may be negative, before it puts them

@@ -71,7 +71,7 @@ func (s *service) serve(ctx context.Context, c *mcp.Call, call tables.Call) (*an
 func (s *service) caller(c *mcp.Call) (readsql.Caller, error) {
 	p := c.Principal
 	role, claims, err := s.Tables.Identity(p)
-	return readsql.Caller{Role: role, Claims: claims, MayExecute: p.Require(auth.ExecuteRPC) == nil, Unbound: p.Service}, err
+	return readsql.Caller{ID: p.ID.String(), Role: role, Claims: claims, MayExecute: p.Require(auth.ExecuteRPC) == nil, Unbound: p.Service}, err
 }
 
 var errLarge = fault.New(fault.Invalid, "too_large", "the result is too large").

@@ -76,6 +76,15 @@ join reads x on x.view = r.oid
 where r.relkind = 'm' or r.relkind = 'v' and not exists (
   select from unnest(r.reloptions) o where lower(o) in ('security_invoker=true', 'security_invoker=on', 'security_invoker=1', 'security_invoker=yes'))`},
 
+	// PostgreSQL may evaluate a caller's condition before those of the view (PostgreSQL, section 39.5).
+	{"security", "warning", "view_without_barrier", `
+select r.oid, r.name, 'the view hides rows but has no security_barrier: conditions of callers may see the rows that it hides, and tell of them by errors and durations (' || x.may || ')',
+  'alter view ' || r.name || ' set (security_barrier = true)', ''
+from relations r
+join reached x on x.oid = r.oid
+where r.relkind = 'v' and pg_get_viewdef(r.oid) ~ '\m(WHERE|HAVING|JOIN|DISTINCT|LIMIT|FETCH|EXCEPT|INTERSECT)\M' and not exists (
+  select from unnest(r.reloptions) o where o ~* '^security_(barrier|invoker)=(t|tr|tru|true|on|1|y|ye|yes)$')`},
+
 	{"security", "warning", "foreign_table_reached", `
 select r.oid, r.name, 'a foreign table knows no row-level security: ' || x.may,
   'revoke all on ' || r.name || ' from ' || (select string_agg(name, ', ' order by name) from callers), ''

@@ -30,6 +30,8 @@ create view leaky as select * from guarded; grant select on leaky to anon;
 create view deeper as select * from leaky; grant select on deeper to authenticated;
 create view careful with (security_invoker = on) as select * from guarded; grant select on careful to anon;
 create view harmless as select * from closed; grant select on harmless to anon;
+create view filtered as select * from closed where id > 1; grant select on filtered to anon;
+create view barred with (security_barrier) as select * from closed where id > 1; grant select on barred to anon;
 create view unreached as select * from guarded;
 create materialized view kept as select * from guarded; grant select on kept to authenticated;
 create foreign data wrapper nothing; create server nowhere foreign data wrapper nothing;
@@ -87,6 +89,7 @@ func TestAdvisorsFindFaults(t *testing.T) {
 		"warning policy_always_true public.generous",
 		"warning security_definer_search_path public.powerful()",
 		"warning view_bypasses_rls public.kept",
+		"warning view_without_barrier public.filtered",
 	}, findings(security)); diff != "" {
 		t.Errorf("security (-want +got)\n%s", diff)
 	}

@@ -12,7 +12,8 @@ import (
 
 // details are what the catalog says of a relation beyond the cached schema, as one JSON object. The parameters are $1 the
 // relation, $2 the numbers of the columns that the caller sees or null for all, $3 the role whose policies are shown, ”
-// for all roles'. What depends on a column that the caller does not see is left out.
+// for all roles'. What depends on a column that the caller does not see is left out. There may be secrets in the arguments and conditions of triggers, so
+// that only those who see everything see them.
 const details = `
 with hidden as materialized (
   select a.attnum from pg_attribute a
@@ -64,7 +65,9 @@ select json_build_object(
               and not has_table_privilege($3, d.refobjid, 'select, insert, update, delete') and not has_any_column_privilege($3, d.refobjid, 'select')) end
       and not exists (select from veiled v where v.classid = 'pg_policy'::regclass and v.objid = p.oid)),
   'triggers', (
-    select json_agg(pg_get_triggerdef(t.oid) || case t.tgenabled when 'D' then ' -- disabled' else '' end order by t.tgname)
+    select json_agg(case when $3 = '' then pg_get_triggerdef(t.oid) else concat(quote_ident(t.tgname), ' ', case when t.tgtype & 64 > 0 then 'instead of' when t.tgtype & 2 > 0 then 'before' else 'after' end, ' ',
+      concat_ws(' or ', case when t.tgtype & 4 > 0 then 'insert' end, case when t.tgtype & 16 > 0 then 'update' end, case when t.tgtype & 8 > 0 then 'delete' end,
+        case when t.tgtype & 32 > 0 then 'truncate' end), case when t.tgtype & 1 > 0 then ' for each row' else ' for each statement' end) end || case t.tgenabled when 'D' then ' -- disabled' else '' end order by t.tgname)
     from pg_trigger t
     where t.tgrelid = c.oid and not t.tgisinternal
       and not exists (select from veiled v where v.classid = 'pg_trigger'::regclass and v.objid = t.oid)),

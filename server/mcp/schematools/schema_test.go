@@ -406,3 +406,20 @@ func hints(tool mcp.Tool) string {
 	}
 	return out
 }
+
+// There may be secrets in the arguments and conditions of triggers.
+func TestDescribeTableHidesArgumentsOfTriggers(t *testing.T) {
+	t.Parallel()
+	b := setup(t, `create table called (id int primary key);
+		create function hook() returns trigger language plpgsql as $$ begin return new; end $$;
+		create trigger hook before insert or update on called for each row when (new.id > 4711) execute function hook('https://example.org', 'Bearer sesame');
+		grant select on called to authenticated`)
+	open := b.call(t, b.service, "describe_table", "main", `{"table":"called"}`)
+	if !strings.Contains(open.JSON, "sesame") {
+		t.Errorf("a service key does not see the trigger: %s", open.JSON)
+	}
+	shut := b.call(t, b.admin, "describe_table", "main", `{"table":"called"}`)
+	if strings.Contains(shut.JSON, "sesame") || strings.Contains(shut.JSON, "4711") || !strings.Contains(shut.JSON, `"hook before insert or update for each row"`) {
+		t.Errorf("a user sees %s", shut.JSON)
+	}
+}

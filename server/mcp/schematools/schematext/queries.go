@@ -193,7 +193,10 @@ where r.relkind in ('r', 'p')
 order by r.name, x.sort`
 
 const triggersQuery = `
-select r.kind, r.name, pg_get_triggerdef(t.oid) || case t.tgenabled when 'D' then ' (disabled)' when 'R' then ' (on replicas only)' when 'A' then ' (always)' else '' end
+select r.kind, r.name, case when $1 = '' then pg_get_triggerdef(t.oid) else concat(quote_ident(t.tgname), ' ', case when t.tgtype & 64 > 0 then 'instead of' when t.tgtype & 2 > 0 then 'before' else 'after' end, ' ',
+      concat_ws(' or ', case when t.tgtype & 4 > 0 then 'insert' end, case when t.tgtype & 16 > 0 then 'update' end, case when t.tgtype & 8 > 0 then 'delete' end,
+        case when t.tgtype & 32 > 0 then 'truncate' end), case when t.tgtype & 1 > 0 then ' for each row' else ' for each statement' end)
+    || ' (hash ' || md5(pg_get_triggerdef(t.oid)) || ')' end || case t.tgenabled when 'D' then ' (disabled)' when 'R' then ' (on replicas only)' when 'A' then ' (always)' else '' end
 from relations r
 join pg_trigger t on t.tgrelid = r.oid
 where not t.tgisinternal and t.tgparentid = 0
