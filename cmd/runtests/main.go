@@ -14,6 +14,7 @@ package main
 import (
 	"bufio"
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -46,7 +47,7 @@ func main() {
 
 // run executes go test with the arguments and appends the outcomes to file unless that is "".
 func run(args []string, file string) error {
-	command := exec.Command("go", append([]string{"test", "-json"}, args...)...)
+	command := exec.CommandContext(context.Background(), "go", append([]string{"test", "-json"}, args...)...)
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
 	if err != nil {

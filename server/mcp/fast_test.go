@@ -21,13 +21,16 @@ type pair struct {
 	quick, slow   *Server
 	quicks, slows *recorder
 	library       atomic.Int64 // how many requests of the first came to the library
+	tools         map[*Server]*bench
 }
 
 func newPair(tb testing.TB) *pair {
 	tb.Helper()
-	p := &pair{}
-	p.quick, _, p.quicks = newTools(tb)
-	p.slow, _, p.slows = newTools(tb)
+	p := &pair{tools: map[*Server]*bench{}}
+	var quick, slow *bench
+	p.quick, quick, p.quicks = newTools(tb)
+	p.slow, slow, p.slows = newTools(tb)
+	p.tools[p.quick], p.tools[p.slow] = quick, slow
 	p.slow.fast = nil
 	for to, h := range maps.Clone(p.quick.handlers) {
 		p.quick.handlers[to] = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -272,10 +275,19 @@ func TestQuickCallsEndAsTheLibrarysDo(t *testing.T) {
 	} {
 		p.quick.work, p.slow.work = c.work, c.work
 		for s, records := range map[*Server]*recorder{p.quick: p.quicks, p.slow: p.slows} {
+			before, begun := len(records.all()), p.tools[s].waiting.Load()
 			ctx, cancel := context.WithCancel(t.Context())
-			time.AfterFunc(20*time.Millisecond, cancel)
+			go func() { // the client goes away while the tool is at work
+				defer cancel()
+				for p.tools[s].waiting.Load() == begun && t.Context().Err() == nil {
+					time.Sleep(time.Millisecond)
+				}
+			}()
 			request{token: reader, header: c.header, body: c.body}.within(ctx, s)
 			events := records.all()
+			for ; len(events) == before && t.Context().Err() == nil; events = records.all() {
+				time.Sleep(time.Millisecond)
+			}
 			if last := events[len(events)-1]; last.Outcome != Failed || last.Code != c.code {
 				t.Errorf("%s: recorded %+v, want the code %s", c.name, last, c.code)
 			}

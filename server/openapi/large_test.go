@@ -62,27 +62,31 @@ func largeSchema(tables int) *introspect.Schema {
 	return s
 }
 
-func TestLargeDocumentIsMadeQuickly(t *testing.T) {
+// The time grows with the tables, not with their square. Both documents are made on the same machine, which may be busy
+// with other things for a while: one try that is good is enough. The benchmark has the true figure.
+func TestLargeDocumentIsMadeInLinearTime(t *testing.T) {
 	t.Parallel()
-	fixed, schema := contract(t), largeSchema(500)
-	// A generous bound, and three tries: the machine may be busy. The benchmark has the true figure.
-	var took [3]time.Duration
-	for i := range took {
+	fixed := contract(t)
+	extend := func(tables int) time.Duration {
+		schema := largeSchema(tables)
 		start := time.Now()
 		doc, err := openapi.Extend(fixed, schema, openapi.Options{Role: introspect.Owner})
 		if err != nil {
 			t.Fatal(err)
 		}
-		took[i] = time.Since(start)
-		t.Logf("%.1f MB in %s", float64(len(doc))/1e6, took[i])
 		if len(doc) > 20e6 {
 			t.Errorf("the document has %d bytes", len(doc))
 		}
-		if took[i] <= 10*time.Second {
+		return time.Since(start)
+	}
+	var small, large [5]time.Duration
+	for i := range small {
+		small[i], large[i] = extend(50), extend(500)
+		if large[i] <= 25*small[i] {
 			return
 		}
 	}
-	t.Errorf("it took %s", took)
+	t.Errorf("50 tables took %s, 500 took %s", small, large)
 }
 
 func BenchmarkExtend500Tables(b *testing.B) {
