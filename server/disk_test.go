@@ -3,6 +3,8 @@ package server_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -209,6 +211,23 @@ func TestBranchThatDoesNotFitOnTheDisk(t *testing.T) {
 			o.writesGoOn(t)
 			// Nothing that makes the control database grow is let in, everything else is.
 			ok[*client.CreateKeyResponse](t, 507)(c.CreateKeyWithResponse(t.Context(), client.CreateKeyRequest{Name: "a key", Type: "service"}))
+			email := "someone@example.com"
+			if r := ok[*client.SignUpResponse](t, 507)(c.SignUpWithResponse(t.Context(), client.SignUpRequest{Email: email, Password: "a long and odd passphrase"})); r.JSON507.Code != "insufficient_storage" {
+				t.Errorf("signing up: %s", r.Body)
+			}
+			ok[*client.CreateWebhookResponse](t, 507)(c.CreateWebhookWithResponse(t.Context(),
+				client.CreateWebhookRequest{URL: "http://127.0.0.1:1/", Events: []client.EventSelector{client.EventSelectorAll}}))
+			for path, want := range map[string]string{"/mcp/oauth/register": `"error":"insufficient_storage"`, "/api/v1/webhooks/repohost": `"code":"insufficient_storage"`} {
+				resp, err := http.Post(o.url+path, "application/json", strings.NewReader(`{"redirect_uris": ["http://127.0.0.1/"]}`))
+				if err != nil {
+					t.Fatal(err)
+				}
+				body, err := io.ReadAll(resp.Body)
+				resp.Body.Close()
+				if err != nil || resp.StatusCode != 507 || !strings.Contains(string(body), want) {
+					t.Errorf("%s: %d %s %v", path, resp.StatusCode, body, err)
+				}
+			}
 			ok[*client.ListBranchesResponse](t, 200)(c.ListBranchesWithResponse(t.Context(), nil))
 			ok[*client.DeleteBranchResponse](t, 204)(c.DeleteBranchWithResponse(t.Context(), got.Slug, nil))
 			giveBack()

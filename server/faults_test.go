@@ -390,6 +390,29 @@ func postmasterOf(t *testing.T, cluster string) int32 {
 	return int32(pid)
 }
 
+// A PostgreSQL that finds its disk full is no internal error, whatever it was asked to do.
+func TestFullDiskOfPostgreSQLIsToldAsSuch(t *testing.T) {
+	t.Parallel()
+	i := newInstallation(t)
+	p := start(t, i.args, nil)
+	c := p.client(t)
+	const full = ` returns trigger language plpgsql as $$ begin raise exception using errcode = 'disk_full', message = 'could not extend file: No space left on device'; end $$`
+	i.s.Exec(t, i.s.Main, "create function full_disk()"+full+"; create trigger full_disk before insert on t for each row execute function full_disk()")
+	status, body, err := post(t.Context(), p.url, map[string]any{"id": 5000})
+	if err != nil || status != 507 || !strings.Contains(body, "53100") {
+		t.Errorf("inserting a record: %d %s %v", status, body, err)
+	}
+	i.s.Exec(t, i.s.Control, "create function full_disk()"+full+"; create trigger full_disk before insert on branches for each row execute function full_disk()")
+	r := ok[*client.CreateBranchResponse](t, 507)(c.CreateBranchWithResponse(t.Context(), &client.CreateBranchParams{}, client.CreateBranchRequest{Name: "demo"}))
+	if r.JSON507.Code != "insufficient_storage" || strings.Contains(string(r.Body), "extend file") {
+		t.Errorf("creating a branch: %s", r.Body)
+	}
+	i.s.Exec(t, i.s.Control, "create trigger full_disk before insert on api_keys for each row execute function full_disk()")
+	if r := ok[*client.CreateKeyResponse](t, 507)(c.CreateKeyWithResponse(t.Context(), client.CreateKeyRequest{Name: "a key", Type: "service"})); r.JSON507.Code != "insufficient_storage" {
+		t.Errorf("creating a key: %s", r.Body)
+	}
+}
+
 // post sends a record to table t of main.
 func post(ctx context.Context, url string, record map[string]any) (int, string, error) {
 	data, err := json.Marshal(record)

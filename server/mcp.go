@@ -76,6 +76,12 @@ func (s *server) auditMCP(log *audit.Log) func(context.Context, mcp.Event) {
 		if e.Outcome == mcp.Asked {
 			details["asked"] = true
 		}
+		// A full disk must not be filled by what is said about requests: the process's log has it then.
+		if s.planes.CheckRoom() != nil {
+			s.log.Warn("a call of an MCP tool, which is not in the audit log since the disk is almost full", "tool", e.Tool,
+				"outcome", outcomes[e.Outcome], "principal", actor(e.Principal), "client", e.Client, "branch", e.Branch, "request_id", e.RequestID, "details", details)
+			return
+		}
 		// What was done is on record although the client has gone.
 		err := log.Record(context.WithoutCancel(ctx), audit.Action{
 			Area: audit.MCP, Name: e.Tool, Outcome: outcomes[e.Outcome], Principal: e.Principal, ClientName: e.Client, Branch: e.Branch,
@@ -85,6 +91,13 @@ func (s *server) auditMCP(log *audit.Log) func(context.Context, mcp.Event) {
 			s.log.Error("a call of an MCP tool is not on record", "tool", e.Tool, "error", err, "request_id", e.RequestID)
 		}
 	}
+}
+
+func actor(p *auth.Principal) string {
+	if p == nil {
+		return ""
+	}
+	return p.Actor()
 }
 
 // migrated puts a migration into the branch's activity.

@@ -233,7 +233,7 @@ func (s *Service) checkDatabase(ctx context.Context, id uuid.UUID, databases []p
 		switch {
 		case b.Status == db.BranchStatusReady && d == nil:
 			return s.markMissing(ctx, tx, b, databases)
-		case b.Status == db.BranchStatusError && d != nil && owns(d, b) && d.Marker.Complete && d.Marker.Generation == b.Generation:
+		case b.Status == db.BranchStatusError && d != nil && owns(d, b) && !d.Invalid && d.Marker.Complete && d.Marker.Generation == b.Generation:
 			if b, err = q.MarkDatabaseFound(ctx, b.ID); errors.Is(err, pgx.ErrNoRows) {
 				return nil
 			} else if err != nil {

@@ -22,6 +22,7 @@ import (
 type emptyEngine struct{ noEngine }
 
 func (emptyEngine) Lookup(context.Context, string) (*postgres.Database, error) { return nil, nil }
+func (emptyEngine) CheckRoom(context.Context, string, bool) error              { return nil }
 
 // However many ask at once, a pull request gets one branch, and a repository no more than it may have.
 func TestPullRequestsGetOneBranchEach(t *testing.T) {

@@ -80,7 +80,7 @@ const (
 	maxBody = 1 << 20
 	// How long a request may take that does not wait for an operation's end. A database that does not answer any more
 	// must not leave its clients without an answer too.
-	requestTimeout = 20 * time.Second
+	requestTimeout = 30 * time.Second
 )
 
 // Handler returns the handler of all operations.
