@@ -11,9 +11,7 @@ import (
 	"regexp"
 	"runtime/debug"
 	"strconv"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
@@ -112,7 +110,7 @@ func (a *API) decodePath(c *gin.Context) {
 			a.writeError(c, fault.Validation("the path parameter %s is not percent-encoded as it should be", p.Key))
 			return
 		}
-		if !utf8.ValidString(value) || strings.ContainsRune(value, 0) { // PostgreSQL has no such text
+		if isNoText(value) {
 			a.writeError(c, fault.Validation("the path parameter %s is not UTF-8 text, or has a zero byte in it", p.Key))
 			return
 		}

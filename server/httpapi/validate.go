@@ -8,8 +8,10 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/getkin/kin-openapi/openapi3filter"
@@ -83,12 +85,24 @@ func checkQuery(r *http.Request, route *routers.Route) error {
 }
 
 func parseQuery(r *http.Request) (map[string][]string, error) {
-	query := r.URL.Query()
 	if strings.Contains(r.URL.RawQuery, ";") {
 		return nil, fault.Validation("the query string must separate parameters with &")
 	}
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, fault.Validation("the query string is not percent-encoded as it should be")
+	}
+	for name, values := range query {
+		if !slices.ContainsFunc(values, isNoText) && !isNoText(name) {
+			continue
+		}
+		return nil, fault.Validation("the query parameter %q is not UTF-8 text, or has a zero byte in it", name)
+	}
 	return query, nil
 }
+
+// isNoText reports whether PostgreSQL has no such text.
+func isNoText(s string) bool { return !utf8.ValidString(s) || strings.ContainsRune(s, 0) }
 
 func queryParameters(route *routers.Route) []string {
 	var names []string
@@ -154,6 +168,9 @@ func checkJSON(data []byte) error {
 		}
 		if !first && len(stack) == 0 {
 			return fault.Validation("the body must be one JSON value; there is more after it")
+		}
+		if text, ok := tok.(string); ok && strings.ContainsRune(text, 0) {
+			return fault.Validation(`the body has a zero byte (\u0000) in a string, which PostgreSQL cannot store`)
 		}
 		if len(stack) > 0 {
 			top := stack[len(stack)-1]
