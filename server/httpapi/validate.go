@@ -96,7 +96,7 @@ func parseQuery(r *http.Request) (map[string][]string, error) {
 		if !slices.ContainsFunc(values, isNoText) && !isNoText(name) {
 			continue
 		}
-		return nil, fault.Validation("the query parameter %q is not UTF-8 text, or has a zero byte in it", name)
+		return nil, fault.Field(strings.ToValidUTF8(strings.ReplaceAll(name, "\x00", "?"), "?"), "must be UTF-8 text without zero bytes")
 	}
 	return query, nil
 }

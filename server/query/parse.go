@@ -15,6 +15,7 @@ func Parse(rawQuery string) (*Request, error) {
 type parser struct {
 	req    *Request
 	isArg  func(name string) bool // of the function that is called; nil for tables
+	values bool                   // whether an argument's value that looks like a filter is one
 	conds  int
 	late   []lateReading
 	buffer [6]segment // for the segments of one key after another
@@ -82,7 +83,7 @@ func (p *parser) param(pr *param) (err error) {
 	n := len(pr.segs)
 	last := &pr.segs[n-1]
 	word := last.word()
-	if p.isArg != nil && n == 1 && last.path == nil && p.isArg(last.name) {
+	if p.isArg != nil && n == 1 && last.path == nil && p.isArg(last.name) && !p.filters(pr) {
 		return p.arg(pr)
 	}
 	isNullTest := pr.isNullTest()
