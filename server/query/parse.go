@@ -174,10 +174,11 @@ func (pr *param) count(target **int64) error {
 		*target = &n
 		return nil
 	}
+	details := ""
 	if n, err := strconv.ParseInt(pr.value, 10, 64); err == nil && n < 0 && pr.segs[len(pr.segs)-1].name == "limit" {
-		return ErrNegativeLimit
+		details = NegativeLimit
 	}
-	err := invalid(pr.key+" must be a whole number that is not negative, not "+quote(pr.value), "", plusHint(pr.raw))
+	err := invalid(pr.key+" must be a whole number that is not negative, not "+quote(pr.value), details, plusHint(pr.raw))
 	if _, _, isFilter := cutOperator(pr.value); isFilter {
 		return pr.isWord(err)
 	}

@@ -323,7 +323,7 @@ func (r *request) selectAll(q *query.Request) {
 // unparsed is the error of a query string, which the dialects do not answer alike.
 func (r *request) unparsed(err error) error {
 	var f *fault.Error
-	if r.Dialect.BareErrors && errors.As(err, &f) && f == query.ErrNegativeLimit {
+	if r.Dialect.BareErrors && errors.As(err, &f) && f.Details == query.NegativeLimit {
 		out := *errRange
 		out.Details = f.Details
 		return &out
