@@ -86,11 +86,11 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 		return errTimeout
 	case c.Request.Context().Err() != nil:
 		return nil // the client is gone; err says no more
+	case lostDatabase(err):
+		a.logError(c, err)
+		return errDatabase
 	}
 	if told := Fault(err); told != nil {
-		if told == errDatabase {
-			a.logError(c, err)
-		}
 		return told
 	}
 	a.logError(c, err)
