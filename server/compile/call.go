@@ -25,6 +25,8 @@ const (
 type Call struct {
 	// Body is one object, the keys of which are names of arguments; nil for none.
 	Body *Body
+	// Columns are the keys of the body that are arguments; nil for all.
+	Columns []string
 	// Raw is the whole body, for a function whose single argument has no name; nil for other functions.
 	Raw []byte
 }
@@ -59,6 +61,10 @@ func (c Context) Call(fn *introspect.Function, q *query.Request, call Call) (*St
 		return statement, Void, err
 	}
 	code := codingOf(fn.Returns)
+	if fn.Returns.Kind == introspect.Pseudo && fn.Returns.Name == "record" {
+		// In FROM its columns would have to be defined.
+		text = "(select " + text + " as v)"
+	}
 	value := "r.v"
 	if code.wrap {
 		value = "to_json(r.v)"
@@ -107,6 +113,9 @@ func callArgs(b *builder, fn *introspect.Function, q *query.Request, call Call) 
 	var args []string
 	err := call.Body.each(func(_ int, members []member) error {
 		for _, m := range members {
+			if call.Columns != nil && !slices.Contains(call.Columns, m.name) {
+				continue
+			}
 			arg := argument(fn, m.name)
 			if arg == nil {
 				return errNoFunction.Msgf("The function '%s' has no argument '%s'.", fn.Name, m.name)
@@ -175,7 +184,7 @@ func queryArgs(b *builder, fn *introspect.Function, given []query.Arg) ([]string
 
 func argument(fn *introspect.Function, name string) *introspect.Argument {
 	for i := range fn.Args {
-		if fn.Args[i].Name == name && name != "" {
+		if fn.Args[i].Name == name && (name != "" || len(fn.Args) == 1) {
 			return &fn.Args[i]
 		}
 	}
@@ -184,7 +193,9 @@ func argument(fn *introspect.Function, name string) *introspect.Argument {
 
 // appendNamed adds an argument. The variadic one must be the last: others go to the front.
 func appendNamed(args []string, arg *introspect.Argument, sql string) []string {
-	sql = quote(arg.Name) + " => " + sql
+	if arg.Name != "" { // the only one may have no name
+		sql = quote(arg.Name) + " => " + sql
+	}
 	if arg.Variadic {
 		return append(args, "variadic "+sql)
 	}

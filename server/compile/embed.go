@@ -1,6 +1,7 @@
 package compile
 
 import (
+	"slices"
 	"strconv"
 
 	"github.com/boughdb/bough/server/introspect"
@@ -52,7 +53,7 @@ func (e *embed) asRecord() bool {
 
 // give adds to the parent's outputs what the embed shows; an empty one shows nothing.
 func (e *embed) give() {
-	if len(e.items) == 0 {
+	if !e.shows() {
 		return
 	}
 	p := e.parent
@@ -74,6 +75,11 @@ func (e *embed) give() {
 	default:
 		p.outputs = append(p.outputs, output{name: e.key(), value: value{sql: e.join + ".j", coding: codeJSON}})
 	}
+}
+
+// shows reports whether anything is selected, in the embed or in one inside it.
+func (e *embed) shows() bool {
+	return slices.ContainsFunc(e.items, func(i query.Item) bool { return i.Kind != query.Embed }) || slices.ContainsFunc(e.embeds, (*embed).shows)
 }
 
 // list is the value of an embed that is an array of objects.

@@ -61,8 +61,8 @@ func TestEmbeds(t *testing.T) {
 			{"id":3,"shout":"CID!","fans":[{"name":"Ann","shout":"ANN!"}]},{"id":2,"shout":"BOB!","fans":[{"name":"Ann","shout":"ANN!"}]}]`},
 		// nothing inside
 		{"posts", "select=id,comments()&id=eq.1", `[{"id":1}]`},
-		{"posts", "select=id,authors!author_id(profiles())&id=eq.1", `[{"id":1,"authors":{}}]`},
-		{"posts", "select=id,comments(posts())&id=eq.2", `[{"id":2,"comments":[{}]}]`},
+		{"posts", "select=id,authors!author_id(profiles())&id=eq.1", `[{"id":1}]`},
+		{"posts", "select=id,comments(posts())&id=eq.2", `[{"id":2}]`},
 		{"posts", "select=comments(id)&id=eq.4", `[{"comments":[]}]`},
 	})
 }
@@ -80,7 +80,7 @@ func TestEmbedsFilterTheirParents(t *testing.T) {
 		{"posts", "select=id,authors!author_id!left(name)&authors.name.eq=Bob&order=id&limit=2", `[{"id":1,"authors":null},{"id":2,"authors":null}]`},
 		{"posts", "select=id,tags!inner(name)&tags.name.eq=go", `[{"id":1,"tags":[{"name":"go"}]}]`},
 		{"authors", "select=id,posts!author_id!inner(id,comments!inner(id))&posts.comments.likes.gte=5", `[{"id":1,"posts":[{"id":2,"comments":[{"id":3}]}]}]`},
-		{"authors", "select=id,posts!author_id!inner(comments!inner())&posts.comments.text.eq=anonymous", `[{"id":2,"posts":[{}]}]`},
+		{"authors", "select=id,posts!author_id!inner(comments!inner())&posts.comments.text.eq=anonymous", `[{"id":2}]`},
 		{"comments", "select=id,posts!inner(title,author:author_id!inner(name))&posts.author.name.eq=Bob&limit=10", `[{"id":4,"posts":{"title":"Third","author":{"name":"Bob"}}}]`},
 		{"comments", "select=id,posts!inner(title,author:author_id!inner(name))&posts.author.name.eq=Bob", `[{"id":4,"posts":{"title":"Third","author":{"name":"Bob"}}}]`},
 		{"posts", "select=id,comments()&comments.is.null", ids(4)},

@@ -95,7 +95,7 @@ func (l *level) prepare() {
 		}
 	}
 	for _, e := range l.embeds {
-		if len(e.items) > 0 {
+		if e.shows() {
 			l.early, l.outside = true, true
 			return
 		}

@@ -106,8 +106,15 @@ func (l *level) writeEmbedOrder(o query.Order) {
 		l.c.b.fail(notEmbedded(o.Embed))
 		return
 	}
-	i := slices.Index(e.extras, e.field(o.Field).sql)
-	l.c.b.writeAll(e.join, ".o", strconv.Itoa(i+1))
+	sql := e.field(o.Field).sql
+	if l.grouped && e.item.Spread {
+		// What is selected is grouped by; the extra that is the same is not.
+		if i := slices.IndexFunc(e.outputs, func(o output) bool { return o.sql == sql }); i >= 0 {
+			l.c.b.writeAll(e.join, ".c", strconv.Itoa(i+1))
+			return
+		}
+	}
+	l.c.b.writeAll(e.join, ".o", strconv.Itoa(slices.Index(e.extras, sql)+1))
 }
 
 // distinctFirst moves the fields of DISTINCT ON to the front of the order, as PostgreSQL wants it.

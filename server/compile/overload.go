@@ -82,7 +82,7 @@ func takes(fn *introspect.Function, argNames []string, in Input) bool {
 		}
 	}
 	for _, name := range argNames {
-		if name == "" || !slices.ContainsFunc(fn.Args, func(a introspect.Argument) bool { return a.Name == name }) {
+		if name == "" && (len(fn.Args) != 1 || in != JSONInput) || !slices.ContainsFunc(fn.Args, func(a introspect.Argument) bool { return a.Name == name }) {
 			return false
 		}
 	}

@@ -73,9 +73,20 @@ func (l *level) candidates(target, hint string) []*introspect.Relationship {
 func byRelation(found []*introspect.Relationship, hint string) []*introspect.Relationship {
 	many := pick(found, func(r *introspect.Relationship) bool { return !r.Outgoing || r.From != r.To })
 	if hinted := applyHint(many, hint); len(hinted) > 0 {
-		return hinted
+		return preferJunctions(hinted)
 	}
-	return applyHint(found, hint)
+	return preferJunctions(applyHint(found, hint))
+}
+
+// preferJunctions leaves out the views that show a junction by which the same keys lead to the same relation.
+func preferJunctions(found []*introspect.Relationship) []*introspect.Relationship {
+	return pick(found, func(v *introspect.Relationship) bool {
+		return v.Junction == nil || v.Junction.Kind != introspect.View && v.Junction.Kind != introspect.MaterializedView ||
+			!slices.ContainsFunc(found, func(r *introspect.Relationship) bool {
+				return r.Junction != nil && r.Junction.Kind != introspect.View && r.Junction.Kind != introspect.MaterializedView &&
+					r.To == v.To && r.Name == v.Name && r.JunctionName == v.JunctionName
+			})
+	})
 }
 
 func pick(from []*introspect.Relationship, fits func(*introspect.Relationship) bool) (fitting []*introspect.Relationship) {

@@ -227,7 +227,7 @@ func TestRowsAreBounded(t *testing.T) {
 		{"tags", "select=id&order=id", ids(1, 2)},
 		{"tags", "select=id&order=id&limit=5&offset=1", ids(2, 3)},
 		{"tags", "select=id&order=id&limit=1", ids(1)},
-		{"posts", "select=id,comments(id)&order=id&limit=1&comments.order=id", `[{"id":1,"comments":[{"id":1},{"id":2},{"id":5}]}]`},
+		{"posts", "select=id,comments(id)&order=id&limit=1&comments.order=id", `[{"id":1,"comments":[{"id":1},{"id":2}]}]`},
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -83,6 +84,11 @@ func (a *API) setBrowser(c *gin.Context, browser string) {
 func (a *API) authorize(c *gin.Context) {
 	// What cannot be read is not left out: the application would miss its state, or be sent where it did not ask.
 	query, err := url.ParseQuery(c.Request.URL.RawQuery)
+	for name, values := range query {
+		if isNoText(name) || slices.ContainsFunc(values, isNoText) {
+			err = errNotQuery
+		}
+	}
 	if err != nil {
 		a.authorizeError(c, errNotQuery)
 		return

@@ -25,6 +25,7 @@ var (
 	errTooLarge = fault.New(fault.TooLarge, "too_large", "the body is too large")
 	errTimeout  = fault.New(fault.Unavailable, "timeout", "this took too long and was given up").Retry(5 * time.Second)
 	errFullDisk = diskspace.ErrInsufficient.Msgf("the disk that holds the database is full")
+	errNoText   = fault.Validation("a text of the request is not UTF-8, or has a zero byte in it")
 	errDatabase = fault.New(fault.Unavailable, "unavailable", "the database cannot be reached at the moment").Retry(time.Second)
 )
 
@@ -88,9 +89,12 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 		return errTimeout
 	case c.Request.Context().Err() != nil:
 		return nil // the client is gone; err says no more
-	case Fault(err) != nil:
-		a.logError(c, err)
-		return Fault(err)
+	}
+	if told := Fault(err); told != nil {
+		if told.Kind != fault.Invalid {
+			a.logError(c, err)
+		}
+		return told
 	}
 	a.logError(c, err)
 	return &fault.Error{Code: "internal_error", Message: "internal error"}
@@ -98,11 +102,14 @@ func (a *API) faultOf(c *gin.Context, err error) *fault.Error {
 
 // Fault returns what a caller may know of an error that is not meant for callers; nil for nothing.
 func Fault(err error) *fault.Error {
+	var e *pgconn.PgError
 	switch {
 	case fullDisk(err):
 		return errFullDisk
 	case lostDatabase(err):
 		return errDatabase
+	case errors.As(err, &e) && e.Code == "22021": // character_not_in_repertoire
+		return errNoText
 	}
 	return nil
 }

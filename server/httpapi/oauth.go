@@ -8,6 +8,7 @@ import (
 	"mime"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"time"
 
@@ -246,6 +247,9 @@ func form(c *gin.Context, many ...string) (url.Values, error) {
 		repeat[name] = true
 	}
 	for name, all := range values {
+		if isNoText(name) || slices.ContainsFunc(all, isNoText) {
+			return nil, invalidRequest("a parameter is not UTF-8 text, or has a zero byte in it")
+		}
 		if len(all) > 1 && !repeat[name] {
 			return nil, invalidRequest("a parameter is there more than once")
 		}

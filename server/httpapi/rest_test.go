@@ -3,6 +3,7 @@ package httpapi_test
 import (
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -231,6 +232,105 @@ func TestMaxRowsBoundsEmbeds(t *testing.T) {
 		{path: "/rest/v1/person?select=...book(id)&book.order=id&id=eq.1", want: `[{"id":[1,2]}]`},
 		{path: "/rest/v1/person?select=name,book(count)&id=eq.1", want: `[{"name":"Ada","book":[{"count":13}]}]`},
 		{path: "/rest/v1/person?select=name,person(name,boss:boss_id(name))&id=eq.1", want: "*"},
+	})
+}
+
+// What select, embeds and lists mean where they are empty.
+func TestEmptySelectsAndLists(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t)
+	runAll(t, s, []request{
+		{path: "/rest/v1/person?select=&id=eq.1", want: `[{"id":1,"name":"Ada","age":40,"boss_id":null}]`},
+		{path: "tables/people?select=&id.eq=1", want: `[{}]`},
+		{path: "/rest/v1/book?select=id,person(book())&id=eq.1", want: `[{"id":1}]`},
+		{path: "/rest/v1/book?select=id,person(book(person()))&id=eq.1", want: `[{"id":1}]`},
+		{path: "/rest/v1/book?select=id,person!inner(person!inner())&order=id", want: `[{"id":1},{"id":2},{"id":3}]`},
+		{path: "/rest/v1/book?select=id,person(name,book())&id=eq.1", want: `[{"id":1,"person":{"name":"Ada"}}]`},
+		{path: "/rest/v1/book?id=in.(%20)", want: `[]`},
+		{path: "/rest/v1/book?id=not.in.(%20%20)&select=id&order=id", want: `[{"id":1},{"id":2},{"id":3}]`},
+		{path: "/rest/v1/book?id=in.(%20,1)", status: 400, code: "22P02", want: "integer"},
+	})
+}
+
+func TestAggregatesInSpreadsAreOrdered(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t)
+	runAll(t, s, []request{
+		{path: "/rest/v1/book?select=pages.sum(),...person(name)&order=person(name).desc", want: `[{"sum":30,"name":"Bo"},{"sum":30,"name":"Ada"}]`},
+		{path: "/rest/v1/book?select=...person(name,age.sum())&order=person(name)", want: `[{"name":"Ada","sum":80},{"name":"Bo","sum":30}]`},
+	})
+}
+
+func TestFunctionsAsPostgRESTCallsThem(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t, `create function rec() returns record language sql stable as $$ select 1 as a, 'x'::text as b $$;
+		create function recs() returns setof record language sql stable as $$ values (1, 'x'), (2, 'y') $$;
+		create function whole(json) returns json language sql immutable as 'select $1';
+		create function number(int) returns int language sql immutable as 'select $1';
+		create function find(id int) returns setof book language sql stable as 'select * from book where book.id >= $1'`)
+	runAll(t, s, []request{
+		{path: "/rest/v1/rpc/rec", want: `{"a":1,"b":"x"}`},
+		{method: "POST", path: "/rest/v1/rpc/recs?limit=1", body: `{}`, want: `[{"column1":1,"column2":"x"}]`},
+		{method: "POST", path: "/rest/v1/rpc/whole", body: `{"": 1}`, want: `{"": 1}`},
+		{method: "POST", path: "/rest/v1/rpc/number", body: `{"": 7}`, want: `7`},
+		{method: "POST", path: "/rest/v1/rpc/number", body: `{"x": 7}`, status: 404, code: "PGRST202", want: "number"},
+		{path: "/rest/v1/rpc/find?id=2&id=gt.2&select=id", want: `[{"id":3}]`},
+		{path: "/rest/v1/rpc/find?id=2&select=id&order=id", want: `[{"id":2},{"id":3}]`},
+		{method: "POST", path: "/rest/v1/rpc/find?columns=id&select=id", body: `{"id": 3, "more": true}`, want: `[{"id":3}]`},
+		{method: "POST", path: "/rest/v1/rpc/find?columns=more", body: `{"id": 3, "more": true}`, status: 404, code: "PGRST202", want: "find"},
+		// At /api/v1 an argument's value is its own.
+		{path: "rpc/find?id=gt.2", status: 400, code: "22P02", want: "gt.2"},
+	})
+}
+
+func TestErrorsThatFunctionsRaise(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t, `create function raises(message text, detail text) returns int language plpgsql stable as $$
+			begin raise sqlstate 'PGRST' using message = message, detail = detail; end $$;
+		create function deep(n int) returns int language plpgsql stable as 'begin return deep(n + 1); end';
+		create function several() returns int language plpgsql stable as 'begin return (select id from book); end'`)
+	raise := func(message, detail string) string {
+		return "/rest/v1/rpc/raises?message=" + url.QueryEscape(message) + "&detail=" + url.QueryEscape(detail)
+	}
+	const message = `{"code": "123", "message": "M", "details": "D", "hint": "H"}`
+	runAll(t, s, []request{
+		{path: raise(message, `{"status": 432, "headers": {"X-Header": "a value"}}`), status: 432, want: `{"code":"123","message":"M","details":"D","hint":"H"}`, head: map[string]string{"X-Header": "a value"}},
+		{path: raise(`{"code": "1", "message": "M"}`, `{"status": 432, "headers": {}}`), status: 432, want: `{"code":"1","message":"M","details":null,"hint":null}`},
+		{path: raise("no JSON", `{"status": 432, "headers": {}}`), status: 500, code: "PGRST121", want: "MESSAGE"},
+		{path: raise(`{"code": "1"}`, `{"status": 432, "headers": {}}`), status: 500, code: "PGRST121", want: "MESSAGE"},
+		{path: raise(message, `{"headers": {}}`), status: 500, code: "PGRST121", want: "DETAIL"},
+		{path: raise(message, `{"status": 432, "headers": {"Content-Length": "1"}}`), status: 500, code: "PGRST121", want: ""},
+		{path: raise(message, `{"status": 432, "headers": {"X": "a\r\nb: c"}}`), status: 500, code: "PGRST121", want: ""},
+		{path: "/rest/v1/rpc/deep?n=1", status: 500, code: "54001", want: "stack"},
+		{path: "rpc/deep?n=1", status: 500, code: "54001", want: "stack"},
+		{path: "/rest/v1/rpc/several", status: 500, code: "21000", want: "more than one row"},
+		{path: "rpc/several", status: 500, code: "21000", want: "more than one row"},
+		{method: "POST", path: "/rest/v1/book", body: `[{"id": 1, "title": "a"}, {"id": 1, "title": "b"}]`, headers: []string{"Prefer", "resolution=merge-duplicates"}, status: 500, code: "21000", want: ""},
+		{method: "POST", path: "tables/books", body: `[{"id": 1, "title": "a"}, {"id": 1, "title": "b"}]`, headers: []string{"Prefer", "resolution=merge-duplicates"}, status: 400, code: "21000", want: ""},
+	})
+}
+
+func TestStatusOfUpserts(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t)
+	ignore := []string{"Prefer", "resolution=ignore-duplicates"}
+	runAll(t, s, []request{
+		{method: "POST", path: "/rest/v1/person", body: `{"id": 1, "name": "x"}`, headers: ignore, status: 201, want: ""},
+		{method: "POST", path: "/rest/v1/person", body: `{"id": 1, "name": "Ada"}`, headers: []string{"Prefer", "resolution=merge-duplicates"}, want: ""},
+		{method: "POST", path: "/rest/v1/person", body: `{"id": 9, "name": "x"}`, headers: []string{"Prefer", "return=headers-only"}, status: 201, want: "", head: map[string]string{"Location": "/rest/v1/person?id=eq.9"}},
+	})
+}
+
+func TestViewsAsJunctions(t *testing.T) {
+	t.Parallel()
+	s := startBookshelf(t, `create table tag (id int primary key, name text); insert into tag values (1, 'a'), (2, 'b');
+		create table book_tag (book_id int references book, tag_id int references tag, primary key (book_id, tag_id)); insert into book_tag values (1, 1), (1, 2), (2, 1);
+		create view first_tag as select * from book_tag where tag_id = 1`)
+	runAll(t, s, []request{
+		{path: "/rest/v1/book?select=id,tag!first_tag(name)&order=id", want: `[{"id":1,"tag":[{"name":"a"}]},{"id":2,"tag":[{"name":"a"}]},{"id":3,"tag":[]}]`},
+		{path: "/rest/v1/book?select=id,tag!book_tag(name)&id=eq.1&tag.order=name", want: `[{"id":1,"tag":[{"name":"a"},{"name":"b"}]}]`},
+		{path: "/rest/v1/book?select=id,tag(name)&id=eq.1&tag.order=name", want: `[{"id":1,"tag":[{"name":"a"},{"name":"b"}]}]`},
+		{path: "/rest/v1/tag?select=id,book(id)&id=eq.2", want: `[{"id":2,"book":[{"id":1}]}]`},
 	})
 }
 

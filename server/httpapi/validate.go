@@ -99,7 +99,7 @@ func parseQuery(r *http.Request) (map[string][]string, error) {
 		if !isText(name) {
 			return nil, fault.Validation("the name of a query parameter is not valid UTF-8, or has a zero byte in it")
 		}
-		if slices.ContainsFunc(values, func(value string) bool { return !isText(value) }) {
+		if slices.ContainsFunc(values, isNoText) {
 			return nil, fault.Field(name, "is not valid UTF-8, or has a zero byte in it")
 		}
 	}
@@ -109,6 +109,8 @@ func parseQuery(r *http.Request) (map[string][]string, error) {
 // isText reports whether PostgreSQL has such a text.
 func isText(s string) bool { return utf8.ValidString(s) && strings.IndexByte(s, 0) < 0 }
 
+func isNoText(s string) bool { return !isText(s) }
+
 // checkHeaders refuses parameters in headers that are no text.
 func checkHeaders(r *http.Request, route *routers.Route) error {
 	for _, params := range []openapi3.Parameters{route.PathItem.Parameters, route.Operation.Parameters} {
@@ -116,7 +118,7 @@ func checkHeaders(r *http.Request, route *routers.Route) error {
 			if p.Value.In != openapi3.ParameterInHeader {
 				continue
 			}
-			if slices.ContainsFunc(r.Header.Values(p.Value.Name), func(value string) bool { return !isText(value) }) {
+			if slices.ContainsFunc(r.Header.Values(p.Value.Name), isNoText) {
 				return fault.Validation("the header %s is not valid UTF-8", p.Value.Name)
 			}
 		}

@@ -130,34 +130,25 @@ func (l *loader) isUnique(table uint32, columns []int) bool {
 	})
 }
 
-// relateThroughJunctions adds many-to-many relationships: through a relation whose primary key holds two foreign keys.
-// Views serve as junctions where the table they show is not exposed.
+// relateThroughJunctions adds many-to-many relationships: through a relation whose primary key holds two foreign keys,
+// also through a view that shows such a table.
 func (l *loader) relateThroughJunctions() {
 	var found []*Relationship
-	type path struct {
-		from, to    *Relation
-		name, name2 string
-	}
-	byTable := map[path]bool{}
-	for _, views := range []bool{false, true} {
-		for _, j := range l.schema.Relations {
-			if (j.Kind == View || j.Kind == MaterializedView) != views || j.Partition {
-				continue
-			}
-			keys := j.keysInPrimaryKey()
-			for _, a := range keys {
-				for _, b := range keys {
-					p := path{a.To, b.To, a.Name, b.Name}
-					if a.Name == b.Name || sameColumns(a, b) || views && byTable[p] {
-						continue
-					}
-					byTable[p] = byTable[p] || !views
-					m := &Relationship{From: a.To, To: b.To, Name: a.Name, Junction: j, JunctionName: b.Name, JunctionColumns: b.Columns}
-					for _, c := range a.Columns {
-						m.Columns = append(m.Columns, ColumnPair{c.To, c.From})
-					}
-					found = append(found, m)
+	for _, j := range l.schema.Relations {
+		if j.Partition {
+			continue
+		}
+		keys := j.keysInPrimaryKey()
+		for _, a := range keys {
+			for _, b := range keys {
+				if a.Name == b.Name || sameColumns(a, b) {
+					continue
 				}
+				m := &Relationship{From: a.To, To: b.To, Name: a.Name, Junction: j, JunctionName: b.Name, JunctionColumns: b.Columns}
+				for _, c := range a.Columns {
+					m.Columns = append(m.Columns, ColumnPair{c.To, c.From})
+				}
+				found = append(found, m)
 			}
 		}
 	}

@@ -9,6 +9,21 @@ func ParseCall(rawQuery string, isArg func(name string) bool) (*Request, error) 
 	return (&parser{req: new(Request), isArg: isArg}).parse(rawQuery)
 }
 
+// ParseCallByValue is ParseCall in the way of PostgREST: a value that begins with an operator makes a filter of the result,
+// also where its name is an argument's.
+func ParseCallByValue(rawQuery string, isArg func(name string) bool) (*Request, error) {
+	return (&parser{req: new(Request), isArg: isArg, values: true}).parse(rawQuery)
+}
+
+// filters reports whether a parameter that is named like an argument is a filter all the same.
+func (p *parser) filters(pr *param) bool {
+	if !p.values {
+		return false
+	}
+	_, _, ok := cutOperator(pr.value)
+	return ok
+}
+
 // arg adds an argument.
 func (p *parser) arg(pr *param) error {
 	if !pr.given {

@@ -10,9 +10,11 @@ func (s *scanner) list() ([]string, error) {
 	if !s.take('(') {
 		return nil, s.expected(`a list that begins with "("`, hint)
 	}
+	s.space()
 	if s.take(')') {
 		return []string{}, nil
 	}
+	s.pos = start + 1
 	// A guess that looks no further than this list may reach.
 	size := 1
 	if end := strings.IndexByte(s.rest(), ')'); end >= 0 {

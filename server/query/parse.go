@@ -15,6 +15,7 @@ func Parse(rawQuery string) (*Request, error) {
 type parser struct {
 	req    *Request
 	isArg  func(name string) bool // of the function that is called; nil for tables
+	values bool                   // whether an argument's value that looks like a filter is one
 	conds  int
 	late   []lateReading
 	buffer [6]segment // for the segments of one key after another
@@ -82,7 +83,7 @@ func (p *parser) param(pr *param) (err error) {
 	n := len(pr.segs)
 	last := &pr.segs[n-1]
 	word := last.word()
-	if p.isArg != nil && n == 1 && last.path == nil && p.isArg(last.name) {
+	if p.isArg != nil && n == 1 && last.path == nil && p.isArg(last.name) && !p.filters(pr) {
 		return p.arg(pr)
 	}
 	isNullTest := pr.isNullTest()
@@ -173,10 +174,11 @@ func (pr *param) count(target **int64) error {
 		*target = &n
 		return nil
 	}
+	details := ""
 	if n, err := strconv.ParseInt(pr.value, 10, 64); err == nil && n < 0 && pr.segs[len(pr.segs)-1].name == "limit" {
-		return ErrNegativeLimit
+		details = NegativeLimit
 	}
-	err := invalid(pr.key+" must be a whole number that is not negative, not "+quote(pr.value), "", plusHint(pr.raw))
+	err := invalid(pr.key+" must be a whole number that is not negative, not "+quote(pr.value), details, plusHint(pr.raw))
 	if _, _, isFilter := cutOperator(pr.value); isFilter {
 		return pr.isWord(err)
 	}

@@ -7,11 +7,8 @@ import (
 	"github.com/boughdb/bough/server/fault"
 )
 
-// ErrNegativeLimit is the error of a limit below 0.
-var ErrNegativeLimit = &fault.Error{
-	Kind: fault.Invalid, Code: codeSyntax, Message: "limit must be a whole number that is not negative",
-	Details: "Limit should be greater than or equal to zero.",
-}
+// NegativeLimit are the details of the error about a limit below 0.
+const NegativeLimit = "Limit should be greater than or equal to zero."
 
 var (
 	errRange      = fault.New(fault.RangeNotSatisfiable, codeRange, "Requested range not satisfiable")

@@ -18,7 +18,11 @@ func (r *request) planCall() (*plan, error) {
 	}
 	c := r.context()
 	overloads := r.schema.Overloads(r.namespace, r.Function)
-	q, err := query.ParseCall(r.Query, func(name string) bool {
+	parse := query.ParseCall
+	if r.Dialect.BareErrors {
+		parse = query.ParseCallByValue
+	}
+	q, err := parse(r.Query, func(name string) bool {
 		return r.safe() && hasArgument(overloads, name)
 	})
 	if err != nil {
@@ -31,6 +35,7 @@ func (r *request) planCall() (*plan, error) {
 	if err := r.checkSelect(q); err != nil {
 		return nil, err
 	}
+	r.selectAll(q)
 	call, names, input, err := r.arguments(q)
 	if err != nil {
 		return nil, err
@@ -51,6 +56,9 @@ func (r *request) planCall() (*plan, error) {
 	}
 	if r.safe() && fn.Procedure {
 		return nil, fault.New(fault.MethodNotAllowed, "method_not_allowed", "a procedure is called by POST")
+	}
+	if call.Body != nil {
+		q.Columns = nil // which named the arguments
 	}
 	if err := r.checkResult(fn, q); err != nil {
 		return nil, err
@@ -173,6 +181,9 @@ func (r *request) arguments(q *query.Request) (call compile.Call, names []string
 			return call, nil, in, err
 		}
 		call.Body, names = body, body.Columns
+		if q.Columns != nil {
+			call.Columns, names = q.Columns, q.Columns
+		}
 	case "application/x-www-form-urlencoded":
 		in = compile.FormInput
 		if call.Body, err = compile.ParseForm(data); err != nil {

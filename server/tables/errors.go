@@ -30,9 +30,7 @@ func explain(c *Call, err error) error {
 		return err
 	}
 	if e.Code == "PGRST" {
-		if f := raised(e); f != nil {
-			return f
-		}
+		return raised(e)
 	}
 	f := &fault.Error{Kind: kindOf(c, e), Code: e.Code, Message: e.Message, Details: e.Detail, Hint: e.Hint}
 	// Violated constraints show the row, or another row's key.
@@ -63,16 +61,54 @@ func explain(c *Call, err error) error {
 
 // raised reads what RAISE … USING ERRCODE 'PGRST' carries: the body in the message, status and headers in the detail.
 func raised(e *pgconn.PgError) *fault.Error {
-	var body struct{ Code, Message, Details, Hint string }
-	var detail struct{ Status int }
-	if json.Unmarshal([]byte(e.Message), &body) != nil || json.Unmarshal([]byte(e.Detail), &detail) != nil {
-		return nil
+	var body struct{ Code, Message, Details, Hint *string }
+	var detail struct {
+		Status  *int
+		Headers map[string]string
 	}
-	if body.Code == "" || detail.Status < 200 || detail.Status > 599 {
-		return nil
+	unparsed := *errRaised
+	switch err := json.Unmarshal([]byte(e.Message), &body); {
+	case err != nil || body.Code == nil || body.Message == nil:
+		unparsed.Details, unparsed.Hint = "Invalid JSON value for MESSAGE: '"+e.Message+"'", "MESSAGE must be a JSON object with obligatory keys: 'code', 'message' and optional keys: 'details', 'hint'."
+		return &unparsed
+	case json.Unmarshal([]byte(e.Detail), &detail) != nil || detail.Status == nil || detail.Headers == nil || *detail.Status < 200 || *detail.Status > 599:
+		unparsed.Details, unparsed.Hint = "Invalid JSON value for DETAIL: '"+e.Detail+"'", "DETAIL must be a JSON object with obligatory keys: 'status', 'headers' and optional key: 'status_text'."
+		return &unparsed
 	}
-	return &fault.Error{Kind: fault.Invalid, Status: detail.Status, Code: body.Code, Message: body.Message, Details: body.Details, Hint: body.Hint}
+	f := &fault.Error{Kind: fault.Invalid, Status: *detail.Status, Code: *body.Code, Message: *body.Message}
+	if body.Details != nil {
+		f.Details = *body.Details
+	}
+	if body.Hint != nil {
+		f.Hint = *body.Hint
+	}
+	f.Headers = map[string]string{}
+	for name, value := range detail.Headers {
+		if !safeHeader(name, value) {
+			unparsed.Details = "DETAIL has a header that cannot be sent: '" + name + "'"
+			return &unparsed
+		}
+		f.Headers[name] = value
+	}
+	return f
 }
+
+// safeHeader reports whether a header of the database's making may be sent. The body's framing is not its business.
+func safeHeader(name, value string) bool {
+	switch strings.ToLower(name) {
+	case "content-length", "transfer-encoding", "connection", "trailer", "upgrade", "":
+		return false
+	}
+	for _, c := range []byte(name) {
+		if c <= ' ' || c >= 0x7f || strings.IndexByte(`()<>@,;:\"/[]?={}`, c) >= 0 { // RFC 9110, section 5.6.2
+			return false
+		}
+	}
+	return !strings.ContainsAny(value, "\r\n\x00")
+}
+
+// errRaised is an internal error that is told: the database's own function is wrong.
+var errRaised = fault.New(fault.Internal, "PGRST121", `Could not parse JSON in the "RAISE SQLSTATE 'PGRST'" error`)
 
 // kindOf gives a SQLSTATE its kind (PostgreSQL, appendix A). What the statement's author did wrong is Invalid; what is
 // wrong in the database itself is Internal, and still told: it is the user's own database.
@@ -89,8 +125,17 @@ func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
 		return fault.Forbidden
 	case "42P01", "42883":
 		return fault.NotFound
-	case "P0001", "21000":
+	case "P0001":
 		return fault.Invalid
+	case "21000":
+		// A query of the database's own gave more rows than it may. PostgREST says so of an upsert, too, whose body has a
+		// key twice; what the extension safeupdate refuses is the client's mistake everywhere.
+		if strings.Contains(e.Message, "requires a WHERE clause") || !c.Dialect.BareErrors && c.Method == methodPost && c.Function == "" {
+			return fault.Invalid
+		}
+		return fault.Internal
+	case "42P17":
+		return fault.Internal // an infinite recursion of policies, or a wrong definition of an object
 	case "40001", "40P01", "55P03", "57014", "57P01", "57P02", "57P03":
 		return fault.Unavailable
 	case "53400":
@@ -109,7 +154,7 @@ func kindOf(c *Call, e *pgconn.PgError) fault.Kind {
 			return fault.InsufficientStorage
 		}
 		return fault.Unavailable
-	case "25", "2D", "38", "39", "3B", "55", "57", "58", "F0", "HV", "P0", "XX":
+	case "25", "2D", "38", "39", "3B", "54", "55", "57", "58", "F0", "HV", "P0", "XX":
 		return fault.Internal
 	}
 	return fault.Invalid

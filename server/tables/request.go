@@ -332,6 +332,7 @@ func (r *request) plan() (*plan, error) {
 	if err != nil {
 		return nil, r.unparsed(err)
 	}
+	r.selectAll(q)
 	switch r.Method {
 	case methodGet, methodHead:
 		return r.planRead(rel, q)
@@ -363,10 +364,17 @@ func items(list []query.Item) int {
 	return n
 }
 
+// selectAll has an empty select= mean every column, as it does in PostgREST.
+func (r *request) selectAll(q *query.Request) {
+	if r.Dialect.BareErrors && len(q.Select) == 0 {
+		q.Select = nil
+	}
+}
+
 // unparsed is the error of a query string, which the dialects do not answer alike.
 func (r *request) unparsed(err error) error {
 	var f *fault.Error
-	if r.Dialect.BareErrors && errors.As(err, &f) && f == query.ErrNegativeLimit {
+	if r.Dialect.BareErrors && errors.As(err, &f) && f.Details == query.NegativeLimit {
 		out := *errRange
 		out.Details = f.Details
 		return &out
@@ -404,14 +412,19 @@ func contentRange(offset, n int64, total *int64) string {
 	return out + "/" + strconv.FormatInt(*total, 10)
 }
 
-// location is the path of a record.
-func (r *request) location(rel *introspect.Relation, key []string) string {
+// location is the path of a record; "" where it has none. A view's key can be null in part.
+func (r *request) location(rel *introspect.Relation, key []*string) string {
 	if !r.Dialect.RecordPaths {
 		var b strings.Builder
 		b.WriteString(r.Path)
 		for i, col := range rel.PrimaryKey {
 			b.WriteByte("?&"[min(i, 1)])
-			b.WriteString(url.QueryEscape(col.Name) + "=eq." + url.QueryEscape(key[i]))
+			b.WriteString(url.QueryEscape(col.Name))
+			if key[i] == nil {
+				b.WriteString("=is.null")
+			} else {
+				b.WriteString("=eq." + url.QueryEscape(*key[i]))
+			}
 		}
 		return b.String()
 	}
@@ -420,7 +433,10 @@ func (r *request) location(rel *introspect.Relation, key []string) string {
 	}
 	parts := make([]string, len(key))
 	for i, v := range key {
-		parts[i] = strings.ReplaceAll(url.PathEscape(v), ",", "%2C")
+		if v == nil {
+			return ""
+		}
+		parts[i] = strings.ReplaceAll(url.PathEscape(*v), ",", "%2C")
 	}
 	return r.Path + "/" + strings.Join(parts, ",")
 }

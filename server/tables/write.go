@@ -157,9 +157,9 @@ func (r *request) writtenRange(w *writing, n int64) string {
 }
 
 // createdNone reports whether a POST that made no record is answered as if it had: PostgREST tells them apart for
-// upserts only.
+// resolution=merge-duplicates only.
 func (r *request) createdNone(res *rows.Result) bool {
-	return r.Method == methodPost && !r.Dialect.Representation && r.prefer.Resolution == "" && res.Affected == 0
+	return r.Method == methodPost && !r.Dialect.Representation && r.prefer.Resolution != query.MergeDuplicates && res.Affected == 0
 }
 
 // writeApplied names the preferences that a write honoured.
@@ -215,21 +215,23 @@ func hiddenIndex(st *compile.Statement, name string) int {
 }
 
 // key is the key of the one record that was written; nil where the statement does not tell it.
-func (w *writing) key(st *compile.Statement, res *rows.Result) []string {
-	key := make([]string, len(w.rel.PrimaryKey))
+func (w *writing) key(st *compile.Statement, res *rows.Result) []*string {
+	key := make([]*string, len(w.rel.PrimaryKey))
 	for i, col := range w.rel.PrimaryKey {
 		if w.keys != nil {
-			if len(w.keys.Rows) != 1 || w.keys.Rows[0][i] == nil {
+			if len(w.keys.Rows) != 1 {
 				return nil
 			}
-			key[i] = *w.keys.Rows[0][i]
+			key[i] = w.keys.Rows[0][i]
 			continue
 		}
 		n := hiddenIndex(st, compile.KeyColumn+col.Name)
-		if n < 0 || n >= len(res.Hidden) || res.Hidden[n] == nil {
+		if n < 0 || n >= len(res.Hidden) {
 			return nil
 		}
-		key[i] = string(res.Hidden[n])
+		if v := res.Hidden[n]; v != nil {
+			key[i] = new(string(v))
+		}
 	}
 	if len(key) == 0 {
 		return nil
