@@ -27,6 +27,8 @@ func (b clientBody) Read(p []byte) (int, error) {
 		return n, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return n, &bodyError{errBodySlow, err}
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return n, &bodyError{errBodyBroken.Msgf("the body ends too early"), err}
 	}
 	return n, &bodyError{errBodyBroken.Msgf("the body cannot be read to its end: %s", err), err}
 }
@@ -40,5 +42,12 @@ type bodyError struct {
 func (e *bodyError) Error() string   { return e.told.Error() }
 func (e *bodyError) Unwrap() []error { return []error{e.told, e.cause} }
 
-// blameClient makes errors of the body the client's.
-func blameClient(c *gin.Context) { c.Request.Body = clientBody{c.Request.Body} }
+// blameClient makes errors of the body the client's. It is done to a copy of the request: the server looks at its own for
+// whether a body that nobody read is worth reading before the answer, and reads one that it does not know.
+func blameClient(c *gin.Context) {
+	if c.Request.ContentLength == 0 {
+		return
+	}
+	c.Request = c.Request.WithContext(c.Request.Context())
+	c.Request.Body = clientBody{c.Request.Body}
+}

@@ -102,7 +102,7 @@ func TestInvalidRepohostConfigs(t *testing.T) {
 		`{"repository":"a/b","expires_in":"never"}`:                                    "expires_in",
 		`{"repository":"a/b","expires_in":"30d"}`:                                      "at most 1w",
 		`{"repository":"a/b","max_branches":0}`:                                        "at least 1",
-		`{"repository":"a/b","base_branches":["a\u0000b"]}`:                            "control characters",
+		`{"repository":"a/b","base_branches":["a\u0007b"]}`:                            "control characters",
 		`{"repository":"a/b","default_data_clone_mode":"seed_data"}`:                   "branching.seed_path",
 		`{"repository":"a/b","api_token":"x"}`:                                         "needs api_url",
 		`{"repository":"a/b","api_token":"a\r\nb: c","provider":"github"}`:             "control characters",

@@ -73,7 +73,7 @@ func TestStrangersAreRefusedBeforeTheBody(t *testing.T) {
 	}
 	defer conn.Close()
 	// The body never comes.
-	_, err = io.WriteString(conn, "POST /api/v1/admin/branches HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n")
+	_, err = io.WriteString(conn, "POST /api/v1/admin/branches HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 500000\r\n\r\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -145,7 +145,7 @@ func (a *API) serveBatch(c *gin.Context) {
 	}
 	data, err := io.ReadAll(call.Body)
 	if err == nil && json.Valid(data) { // the tables say what is wrong with another body
-		err = checkJSON(data)
+		err = checkJSON(data, false)
 	}
 	if err != nil {
 		a.writeError(c, err)

@@ -169,7 +169,7 @@ func TestBodiesThatBreakOff(t *testing.T) {
 			t.Fatal(err)
 		}
 		_ = conn.SetDeadline(time.Now().Add(20 * time.Second))
-		_, _ = conn.Write([]byte("POST /api/v1/tables/customers HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Type: application/json\r\nX-Service-Key: " +
+		_, _ = conn.Write([]byte("POST /api/v1/tables/customers HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\nContent-Type: application/json\r\nX-Service-Key: " +
 			servertest.ServiceKey + "\r\n" + c.header + "\r\n\r\n" + c.body))
 		_ = conn.(*net.TCPConn).CloseWrite()
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)

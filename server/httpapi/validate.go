@@ -161,12 +161,14 @@ func checkBody(r *http.Request, body *openapi3.RequestBody) error {
 	if mediaType != "application/json" {
 		return nil
 	}
-	return checkJSON(data)
+	return checkJSON(data, true)
 }
 
 // checkJSON refuses an empty body, malformed JSON, more than one value, and an object with a name twice: the two
 // readings of such an object may differ.
-func checkJSON(data []byte) error {
+//
+// storable refuses strings with a zero byte as well, which PostgreSQL has no text for.
+func checkJSON(data []byte, storable bool) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return fault.Validation("the body is empty")
 	}
@@ -178,8 +180,18 @@ func checkJSON(data []byte) error {
 		object bool
 		names  map[string]bool
 		name   bool // the next string is a name
+		key    string
 	}
 	var stack []*level
+	field := func() string {
+		var keys []string
+		for _, l := range stack {
+			if l.object {
+				keys = append(keys, l.key)
+			}
+		}
+		return strings.Join(keys, ".")
+	}
 	for first := true; ; first = false {
 		tok, err := dec.Token()
 		if errors.Is(err, io.EOF) && !first {
@@ -194,8 +206,11 @@ func checkJSON(data []byte) error {
 		if !first && len(stack) == 0 {
 			return fault.Validation("the body must be one JSON value; there is more after it")
 		}
-		if text, ok := tok.(string); ok && strings.IndexByte(text, 0) >= 0 {
-			return fault.Validation(`the body has \u0000 in a string, which PostgreSQL cannot store`)
+		if text, ok := tok.(string); ok && storable && strings.IndexByte(text, 0) >= 0 {
+			if name := field(); name != "" {
+				return fault.Field(name, `must not contain \u0000, which PostgreSQL cannot store`)
+			}
+			return fault.Validation(`the body must not contain \u0000, which PostgreSQL cannot store`)
 		}
 		if len(stack) > 0 {
 			top := stack[len(stack)-1]
@@ -205,7 +220,7 @@ func checkJSON(data []byte) error {
 						return fault.Validation("the body has the field %q twice", name)
 					}
 					top.names[name] = true
-					top.name = false
+					top.name, top.key = false, name
 					continue
 				}
 			} else {
