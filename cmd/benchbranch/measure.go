@@ -51,7 +51,7 @@ func measure(ctx context.Context, s *server, main *dataset, m method, o options,
 	defer cluster.Close()
 	defer func() {
 		// What a failure or an interruption left.
-		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		cleanup, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 		defer cancel()
 		err = errors.Join(err, cluster.Drop(cleanup, branchName, ""), cluster.SweepImages(cleanup, func(uuid.UUID) (bool, error) { return false, nil }))
 	}()
