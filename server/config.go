@@ -142,7 +142,7 @@ func (c *Config) Settings() *pflag.FlagSet {
 	f.StringVar(&c.Branching.SeedPath, "branching.seed-path", "", "directory of the *.sql files that fill seed_data branches")
 	f.StringVar(&c.Branching.Sessions, "branching.sessions", "copy", "when other programs are connected to the source of a clone: copy (from a snapshot), terminate (them) or fail")
 	f.StringVar(&c.Branching.Strategy, "branching.strategy", "auto", "auto, reflink, file_copy, wal_log or copy")
-	f.Var(durationVar(&c.Branching.MaxPause, "3s"), "branching.max-pause", "longest time that requests to the source may have to wait, by estimate; beyond it a clone is copied from a snapshot")
+	f.Var(durationVar(&c.Branching.MaxPause, "3s"), "branching.max-pause", "longest time that requests to the source may have to wait; a clone that would take longer, or does, is made in another way")
 	f.Var(durationVar(&c.Branching.DrainTimeout, "5s"), "branching.drain-timeout", "how long a clone waits for requests at work")
 	f.IntVar(&c.Branching.Workers, "branching.workers", 2, "clones at a time")
 	f.IntVar(&c.Branching.CopyJobs, "branching.copy-jobs", 2, "connections of a snapshot copy")

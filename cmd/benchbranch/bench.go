@@ -151,7 +151,7 @@ func (b *bench) measureServer(ctx context.Context, inst pgserver.Installation, a
 	}
 	defer func() { err = errors.Join(err, s.remove()) }()
 	began := time.Now()
-	mains, err := s.fill(ctx, b.sizes)
+	mains, err := s.fill(ctx, b.sizes, b.tables)
 	if err != nil {
 		return err
 	}

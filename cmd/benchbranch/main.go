@@ -28,6 +28,7 @@ type options struct {
 	binDirs  []string
 	methods  []string
 	loop     bool
+	tables   int
 	workers  int
 	rounds   int
 	calm     time.Duration
@@ -62,6 +63,7 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	bins := f.String("postgres-bin", "", "directories with PostgreSQL's programs (default: one installation of each major version found)")
 	methods := f.String("methods", "", "what to measure: "+strings.Join(methodNames, ", ")+"; dump stands for pg_dump | psql (default: all that is possible)")
 	f.BoolVar(&o.loop, "xfs", true, "measure on XFS with shared blocks too, in a file mounted for the purpose, where that is possible (root, mkfs.xfs)")
+	f.IntVar(&o.tables, "tables", 0, "tables that main has beside pgbench's four, with keys, indexes, checks, views and functions")
 	f.IntVar(&o.workers, "workers", 4, "clients that write to main")
 	f.IntVar(&o.rounds, "rounds", 3, "times to measure each; medians are shown")
 	f.DurationVar(&o.calm, "calm", time.Second, "how long clients write before each branch; the longer, the more is in memory only when it is made")
@@ -77,6 +79,9 @@ func parseFlags(args []string, out io.Writer) (options, error) {
 	var err error
 	if o.sizes, err = parseSizes(*sizes); err != nil {
 		return o, err
+	}
+	if o.tables < 0 {
+		return o, errors.New("tables must not be negative")
 	}
 	if o.workers < 1 || o.rounds < 1 || o.limit <= 0 || o.calm <= 0 {
 		return o, errors.New("workers, rounds, calm and time-limit must be positive")

@@ -37,7 +37,7 @@ func newServer(inst pgserver.Installation, dir string, log *slog.Logger) (*serve
 }
 
 // fill makes the databases, then starts the server with Bough's settings.
-func (s *server) fill(ctx context.Context, sizes []int64) (mains []*dataset, err error) {
+func (s *server) fill(ctx context.Context, sizes []int64, tables int) (mains []*dataset, err error) {
 	quick := s.options
 	quick.Settings = map[string]string{"wal_level": "minimal", "max_wal_senders": "0"}
 	if s.Server, err = pgserver.Start(ctx, quick); err != nil {
@@ -50,6 +50,7 @@ func (s *server) fill(ctx context.Context, sizes []int64) (mains []*dataset, err
 	for _, size := range sizes {
 		d, err := newDataset(s.URL("postgres"), size)
 		if err == nil {
+			d.tables = tables
 			err = d.fill(ctx)
 		}
 		if err != nil {
@@ -85,6 +86,7 @@ type method struct {
 	name       string
 	strategy   postgres.Strategy
 	schemaOnly bool
+	again      bool // the schema image is there already
 	dump       bool // not by Bough but by pg_dump | psql
 }
 
@@ -99,7 +101,8 @@ var (
 func (s *server) methods(wanted []string) []method {
 	all := []method{
 		{flag: "reflink", name: "reflink", strategy: postgres.StrategyReflink},
-		{flag: "schema", name: "schema only", schemaOnly: true},
+		{flag: "schema", name: "schema only, first", schemaOnly: true},
+		{flag: "schema", name: "schema only, next", schemaOnly: true, again: true},
 		dumpSchemaMethod,
 		dumpMethod,
 		{flag: "file_copy", name: "file_copy", strategy: postgres.StrategyFileCopy},

@@ -40,8 +40,8 @@ type ClusterConfig struct {
 	Sessions     SessionPolicy
 	// Strategy overrides the choice of the clone strategy; empty lets the engine choose.
 	Strategy Strategy
-	// MaxPause is how long main's clients may have to wait for a clone, by estimate. A database that would take
-	// longer is copied from a snapshot.
+	// MaxPause is how long main's clients may have to wait for a clone. One that would take longer, by estimate, or that
+	// does, is copied from a snapshot. Zero sets no limit.
 	MaxPause time.Duration
 	// Drain is how long a clone waits for the requests that are at work.
 	Drain time.Duration

@@ -88,8 +88,8 @@ func (e *emptying) readTables(ctx context.Context, conn *pgx.Conn) (map[uint32]*
 			where d.classid = 'pg_class'::regclass and d.refclassid = 'pg_extension'::regclass and d.deptype = 'e'
 		)
 		select c.oid, c.oid::regclass::text, c.relkind = 'p', 1 + coalesce(i.number, 0)::int + case when c.reltoastrelid <> 0 then 2 else 0 end,
-			c.relkind = 'r' and (coalesce(i.filled, false) or coalesce(am.amname, '') <> 'heap' or pg_relation_size(c.oid) > 0
-				or c.reltoastrelid <> 0 and pg_relation_size(c.reltoastrelid) > 0),
+			c.relkind = 'r' and (coalesce(i.filled, false) or coalesce(am.amname, '') <> 'heap' or coalesce(pg_relation_size(c.oid) > 0, true)
+				or c.reltoastrelid <> 0 and coalesce(pg_relation_size(c.reltoastrelid) > 0, true)),
 			pg_has_role(c.relowner, 'usage'), coalesce(m.extname, ''), m.condition,
 			c.relkind = 'p' and exists (
 				select from pg_partition_tree(c.oid) p join pg_class f on f.oid = p.relid where f.relkind = 'f'),

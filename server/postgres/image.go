@@ -22,7 +22,7 @@ import (
 const (
 	imageKind   = "image"
 	imagePrefix = "bough_image_"
-	// For so long requests to the source may be held for an image where other ways hold nobody.
+	// For so long requests to the source may be held for an image where pg_dump would hold nobody.
 	imagePause = 500 * time.Millisecond
 )
 
@@ -287,7 +287,9 @@ func (b *imageBuild) templateWay(ctx context.Context) (quick, late bool, err err
 		refuse("%d sessions of other programs are open in it, and branching.sessions is not terminate", b.source.externalSessions)
 	}
 	late = len(b.reasons) == 0
-	quick = late && b.source.externalSessions == 0 && (forced || b.caps.Reflink || pause <= imagePause)
+	// Without pg_dump, what PostgreSQL itself copies is worth the wait that full clones cost, too.
+	short := pause <= imagePause || b.caps.Reflink || b.dumpProgram() == ""
+	quick = late && b.source.externalSessions == 0 && (forced || short)
 	return quick, late, nil
 }
 

@@ -358,3 +358,57 @@ func TestImageIsMadeByOtherMeans(t *testing.T) {
 		})
 	}
 }
+
+// Foreign tables are where others keep their rows: none is truncated, whatever it is a part of.
+func TestImageLeavesForeignTablesAlone(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	execute(t, f.url, "create extension postgres_fdw", "create table theirs (id int, name text)", "insert into theirs values (1, 'one')",
+		"do $$ begin execute format('create server here foreign data wrapper postgres_fdw options (dbname %L, host %L)', current_database(), '127.0.0.1'); end $$",
+		"create user mapping for public server here options (user 'nobody', password 'secret')",
+		"create table parts (id int, name text) partition by list (id)",
+		"create foreign table part1 partition of parts for values in (1) server here options (table_name 'theirs')",
+		"create table part2 partition of parts for values in (2)", "insert into parts values (2, 'two')",
+		"create table base (id int, name text)", "create foreign table child () inherits (base) server here options (table_name 'theirs')",
+		"insert into base values (3, 'three')")
+	r := f.request(t, "schema")
+	r.SchemaOnly = true
+	res, err := f.Clone(t.Context(), r)
+	if err != nil || res.Copier != postgres.CopierTemplate {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if n := query[int](t, f.in(r.Target), "select (select count(*) from only base) + (select count(*) from part2)"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+	if n := query[int](t, f.in(r.Target), "select count(*) from pg_user_mappings"); n != 0 {
+		t.Errorf("%d user mappings", n)
+	}
+	if n := query[int](t, f.in(r.Target), "select count(*) from pg_foreign_table"); n != 2 {
+		t.Errorf("%d foreign tables", n)
+	}
+	if len(res.Warnings) != 1 || !strings.Contains(res.Warnings[0], "user mapping") {
+		t.Errorf("warnings: %q", res.Warnings)
+	}
+}
+
+// The rows that an extension has put into its configuration tables are part of it, those of the user are not.
+func TestImageKeepsConfigurationOfExtensions(t *testing.T) {
+	t.Parallel()
+	f := setup(t)
+	execute(t, f.url, "create extension citext", "create table conf (name text, mine boolean)", "create table mine (name text)",
+		"insert into conf values ('theirs', false), ('"+quoted(secret)+"', true)", "insert into mine values ('x')",
+		"alter extension citext add table conf", "alter extension citext add table mine",
+		"update pg_extension set extconfig = array['conf'::regclass::oid, 'mine'::regclass::oid], extcondition = array['where mine', ''] where extname = 'citext'")
+	r := f.request(t, "schema")
+	r.SchemaOnly = true
+	res, err := f.Clone(t.Context(), r)
+	if err != nil || res.Copier != postgres.CopierTemplate {
+		t.Fatalf("%+v, %v", res, err)
+	}
+	if got := query[string](t, f.in(r.Target), "select string_agg(name, ',') from conf"); got != "theirs" {
+		t.Errorf("configuration: %q", got)
+	}
+	if n := query[int](t, f.in(r.Target), "select count(*) from mine"); n != 0 {
+		t.Errorf("%d rows", n)
+	}
+}
