@@ -1,6 +1,7 @@
 package pgcopy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
