@@ -130,10 +130,16 @@ func runParallel(ctx context.Context, conns []*pgx.Conn, steps []step) error {
 			}
 		}
 	}
-	// A table may be listed twice, which only marks it twice.
+	// A table may be listed twice, which only marks it twice. The steps before
+	// first have all started.
+	first := 0
 	ready := func() int {
+		for first < len(steps) && started[first] {
+			first++
+		}
 	next:
-		for i, s := range steps {
+		for i := first; i < len(steps); i++ {
+			s := steps[i]
 			if started[i] {
 				continue
 			}

@@ -12,8 +12,9 @@ type builtin struct {
 	items []*item // in order
 }
 
-// newBuiltin returns a schema without what exists in the target.
-func newBuiltin(cat *catalog, existing map[string][]string) (*builtin, error) {
+// newBuiltin returns a schema without what exists in the target. role is the one
+// that will own what it creates.
+func newBuiltin(cat *catalog, existing map[string][]string, role string) (*builtin, error) {
 	if names := cat.unsupported(); len(names) > 0 {
 		return nil, &UnsupportedError{Objects: names}
 	}
@@ -24,6 +25,9 @@ func newBuiltin(cat *catalog, existing map[string][]string) (*builtin, error) {
 	b := &builtin{}
 	for _, it := range sorted {
 		if there, ok := existing[it.String()]; !ok || !slices.Equal(there, it.statements()) {
+			if !ok && it.owner == role {
+				it.after = slices.DeleteFunc(it.after, func(s string) bool { return s == it.ownedBy })
+			}
 			b.items = append(b.items, it)
 		}
 	}

@@ -43,6 +43,7 @@ type item struct {
 	addr
 	kind, identity string
 	owner          string   // "" if it has none of its own
+	ownedBy        string   // the statement that makes it so
 	of             addr     // of privileges: the object
 	create         []string // statements that create it
 	after          []string // its owner, comment and privileges

@@ -37,7 +37,7 @@ func (r *reader) readOwners() error {
 	var owner, statement string
 	_, err = pgx.ForEachRow(rows, []any{&a.class, &a.id, &owner, &statement}, func() error {
 		if it := r.at[a]; it != nil {
-			it.owner = owner
+			it.owner, it.ownedBy = owner, statement
 			it.after = append(it.after, statement)
 		}
 		return nil

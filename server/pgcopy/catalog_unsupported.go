@@ -2,8 +2,8 @@ package pgcopy
 
 import "github.com/jackc/pgx/v5"
 
-// readUnsupported reads the objects that only pg_dump can recreate. They are
-// described, so that copies made by pg_dump can be compared.
+// readUnsupported reads the objects that only pg_dump can recreate, to name them
+// and what needs them.
 func (r *reader) readUnsupported() error {
 	before := len(r.items)
 	for _, sql := range []string{

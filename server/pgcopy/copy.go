@@ -52,6 +52,8 @@ type copier struct {
 	database string // the source's name
 	major    int    // version of the server
 
+	targetRole string
+
 	conns        []*pgx.Conn // to close
 	largeObjects []largeObject
 
@@ -102,7 +104,7 @@ func (c *copier) run(ctx context.Context) error {
 	if c.PGDump != "" {
 		schema = newDumped(view.pre, view.post, cat, c.LeaveOut)
 	} else {
-		schema, err = newBuiltin(cat, existing)
+		schema, err = newBuiltin(cat, existing, c.targetRole)
 	}
 	if err != nil {
 		return err
@@ -200,7 +202,7 @@ func (c *copier) readTarget(ctx context.Context, target *pgx.Conn) (map[string][
 		existing[name] = it.statements()
 	}
 	var objects int
-	if err := target.QueryRow(ctx, "select count(*) from pg_largeobject_metadata").Scan(&objects); err != nil {
+	if err := target.QueryRow(ctx, "select current_user::text, count(*) from pg_largeobject_metadata").Scan(&c.targetRole, &objects); err != nil {
 		return nil, err
 	}
 	if objects > 0 {

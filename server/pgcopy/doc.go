@@ -8,7 +8,11 @@
 // triggers and the rest. The schema is written by pg_dump where there is one,
 // else by a reader of the catalog that is part of this package and knows what
 // databases usually hold; what it does not know it refuses by name. In the end
-// the catalog descriptions of both databases, see [Describe], must be equal.
+// the rows of both databases' catalogs must be equal, see package inventory;
+// expressions are what was executed.
+//
+// What the role cannot create is found before anything is copied, see
+// [PermissionError], and can be left out.
 //
 // What belongs to the database as a whole (its owner, privileges, comment and
 // settings) is left to the caller, and so are roles. Subscriptions and user

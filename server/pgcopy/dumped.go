@@ -30,6 +30,7 @@ var (
 	createIndex   = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX ` + identifier + ` ON (?:ONLY )?(` + qualified + `) USING `)
 	addKey        = regexp.MustCompile(`^ALTER TABLE (?:ONLY )?(` + qualified + `)\s+ADD CONSTRAINT ` + identifier + ` (?:PRIMARY KEY|UNIQUE|EXCLUDE) `)
 	addForeignKey = regexp.MustCompile(`^ALTER TABLE (?:ONLY )?(` + qualified + `)\s+ADD CONSTRAINT ` + identifier + ` FOREIGN KEY \(.*\) REFERENCES (` + qualified + `)\(`)
+	columnOption  = regexp.MustCompile(`^(ALTER (?:FOREIGN TABLE|TABLE|MATERIALIZED VIEW) (?:ONLY )?` + qualified + ` ALTER COLUMN ` + identifier + ` SET) \((.*)\)$`)
 	follower      = regexp.MustCompile(`^(ALTER INDEX |COMMENT ON (INDEX|CONSTRAINT) |ALTER TABLE (ONLY )?` + qualified + `\s+(CLUSTER ON|REPLICA IDENTITY) )`)
 )
 
@@ -64,7 +65,9 @@ func newDumped(pre, post string, cat *catalog, leaveOut []string) *dumped {
 			} else if statement == "RESET SESSION AUTHORIZATION" {
 				statement = "RESET ROLE"
 			}
+			statement = usersOptions(statement)
 			switch {
+			case statement == "":
 			case setting.MatchString(statement) || leftOut.MatchString(statement):
 			case len(leaveOut) > 0 && unwanted.MatchString(statement):
 			case eventTrigger.MatchString(statement):
@@ -145,6 +148,21 @@ func (d *dumped) after(ctx context.Context, conns []*pgx.Conn) error {
 		}
 	}
 	return flush()
+}
+
+// usersOptions removes from a statement that sets options of a column those that
+// are the server's own. A pg_dump older than the server's patch release takes
+// them for the user's. It returns "" if nothing is left.
+func usersOptions(statement string) string {
+	m := columnOption.FindStringSubmatch(statement)
+	if m == nil || !strings.Contains(m[2], "pg_") {
+		return statement
+	}
+	options := slices.DeleteFunc(strings.Split(m[2], ", "), func(o string) bool { return strings.HasPrefix(o, "pg_") })
+	if len(options) == 0 {
+		return ""
+	}
+	return m[1] + " (" + strings.Join(options, ", ") + ")"
 }
 
 // about matches the statements about objects, as kind and identity. The kinds

@@ -1,6 +1,7 @@
 package pgcopy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -68,6 +69,23 @@ func TestGrants(t *testing.T) {
 	} {
 		if diff := cmp.Diff(test.want, grants("table t", "", "o", base, test.acl)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
+// The patch releases of 2026 keep a number of their own among a column's options.
+func TestOptionsOfTheServerAreNotSet(t *testing.T) {
+	t.Parallel()
+	for statement, want := range map[string]string{
+		"ALTER TABLE ONLY public.t ALTER COLUMN a SET (pg_attver=22292216)":                      "",
+		`ALTER TABLE ONLY "a b".t ALTER COLUMN "x (y" SET (pg_attver=1, n_distinct=5)`:           `ALTER TABLE ONLY "a b".t ALTER COLUMN "x (y" SET (n_distinct=5)`,
+		"ALTER TABLE ONLY public.t ALTER COLUMN a SET (n_distinct_inherited=3, n_distinct=-0.5)": "ALTER TABLE ONLY public.t ALTER COLUMN a SET (n_distinct_inherited=3, n_distinct=-0.5)",
+		"ALTER TABLE ONLY public.t ALTER COLUMN a SET DEFAULT 'x SET (pg_attver=1)'::text":       "ALTER TABLE ONLY public.t ALTER COLUMN a SET DEFAULT 'x SET (pg_attver=1)'::text",
+		"ALTER MATERIALIZED VIEW public.m ALTER COLUMN a SET (pg_attver=1)":                      "",
+	} {
+		d := newDumped(statement+";\n", "", &catalog{}, nil)
+		if got := strings.Join(d.pre, ";"); got != want {
+			t.Errorf("%s becomes %q, want %q", statement, got, want)
 		}
 	}
 }
