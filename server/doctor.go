@@ -84,13 +84,12 @@ func mainForDoctor(ctx context.Context, cfg Config, add func(Level, string, stri
 		return "", false, nil, err
 	}
 	stop = func() { _ = s.Stop(context.WithoutCancel(ctx)) }
-	url = s.URL(mainDatabase)
-	if err := postgres.EnsureDatabase(ctx, url); err != nil {
+	if err := prepareEmbedded(ctx, s, cfg.Roles); err != nil {
 		stop()
-		add(Failed, "", "making the main database: %v", err)
+		add(Failed, "", "preparing the embedded PostgreSQL: %v", err)
 		return "", false, nil, err
 	}
-	return url, s.Reflink(), stop, nil
+	return s.EngineURL(mainDatabase), s.Reflink(), stop, nil
 }
 
 // capabilityFindings says what the server's capabilities mean for branching.

@@ -55,7 +55,7 @@ var importRules = map[string]rule{
 	"server/ratelimit":                  {[]string{"gen/db"}, nil},
 	"server/password":                   {nil, nil},
 	"server/mail":                       {nil, nil},
-	"server/postgres":                   {[]string{"schema", "server/pgcopy"}, nil},
+	"server/postgres":                   {[]string{"gen/db", "schema", "server/pgcopy"}, nil},
 	"server/pgserver":                   {nil, nil},
 	"server/pgcopy":                     {nil, nil},
 	"server/fault":                      {nil, nil},

@@ -313,7 +313,9 @@ func TestAccess(t *testing.T) {
 	must[*client.GetBranchResponse](t, 200)(otherClient.GetBranchWithResponse(t.Context(), "mine"))
 	must[*client.DeleteBranchResponse](t, 403)(otherClient.DeleteBranchWithResponse(t.Context(), "mine", nil))
 	must[*client.ResetBranchResponse](t, 403)(otherClient.ResetBranchWithResponse(t.Context(), "mine"))
-	must[*client.GetBranchConnectionResponse](t, 403)(ownerClient.GetBranchConnectionWithResponse(t.Context(), "mine"))
+	must[*client.GetBranchConnectionResponse](t, 403)(otherClient.GetBranchConnectionWithResponse(t.Context(), "mine"))
+	must[*client.GetBranchConnectionResponse](t, 200)(ownerClient.GetBranchConnectionWithResponse(t.Context(), "mine"))
+	must[*client.GetBranchConnectionResponse](t, 403)(ownerClient.GetBranchConnectionWithResponse(t.Context(), "main"))
 	diff(t, "schema with read", 201, status(otherClient, schemaOnly("copy", &mine.ID)))
 	diff(t, "data with read", 403, status(otherClient, client.CreateBranchRequest{Name: "copy2", ParentBranchID: &mine.ID, DataCloneMode: full("x").DataCloneMode}))
 

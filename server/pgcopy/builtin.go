@@ -2,6 +2,7 @@ package pgcopy
 
 import (
 	"context"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -11,8 +12,9 @@ type builtin struct {
 	items []*item // in order
 }
 
-// newBuiltin returns a schema without what exists in the target.
-func newBuiltin(cat *catalog, existing map[Object]bool) (*builtin, error) {
+// newBuiltin returns a schema without what exists in the target, or was
+// prepared there.
+func newBuiltin(cat *catalog, existing map[Object]bool, prepared []string) (*builtin, error) {
 	if names := cat.unsupported(); len(names) > 0 {
 		return nil, &UnsupportedError{Objects: names}
 	}
@@ -20,6 +22,10 @@ func newBuiltin(cat *catalog, existing map[Object]bool) (*builtin, error) {
 	present := map[*item]bool{}
 	for i, it := range cat.items {
 		present[it] = existing[objects[i]]
+		if slices.Contains(prepared, it.String()) {
+			present[it] = present[it] || it.kind == "extension"
+			it.create = nil
+		}
 	}
 	sorted, err := cat.order()
 	if err != nil {

@@ -93,9 +93,9 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	var schema schema
 	if c.PGDump != "" {
-		schema = newDumped(view.pre, view.post, cat, c.LeaveOut)
+		schema = newDumped(view.pre, view.post, cat, c.LeaveOut, c.Prepared)
 	} else {
-		schema, err = newBuiltin(cat, existing)
+		schema, err = newBuiltin(cat, existing, c.Prepared)
 	}
 	if err != nil {
 		return err
@@ -141,7 +141,7 @@ func (c *copier) run(ctx context.Context) error {
 
 // read reads a catalog without what is left out.
 func (c *copier) read(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	cat, err := readCatalog(ctx, conn)
+	cat, err := readCatalog(ctx, conn, c.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -199,7 +199,7 @@ func (c *copier) prepare(ctx context.Context, target *pgx.Conn, source *catalog)
 				}
 				continue
 			}
-		case o.Kind == "privileges":
+		case o.Kind == "privileges", slices.Contains(c.Prepared, name):
 		default:
 			return nil, fmt.Errorf("the target database is not empty, it has the %s", name)
 		}

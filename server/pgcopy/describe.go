@@ -51,7 +51,7 @@ func Describe(ctx context.Context, conn *pgx.Conn) (objs []Object, err error) {
 	if err := applySettings(ctx, conn, true, nil); err != nil {
 		return nil, err
 	}
-	cat, err := readCatalog(ctx, conn)
+	cat, err := readCatalog(ctx, conn, "")
 	if err != nil {
 		return nil, err
 	}

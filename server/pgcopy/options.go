@@ -32,6 +32,15 @@ type Options struct {
 	// If it is empty, the built-in schema reader is used.
 	PGDump string
 
+	// Owner, if not empty, is to own everything in the target, whoever owns it
+	// in the source. The target's sessions run as this role. Privileges of
+	// objects yet to be made are copied if they are this role's.
+	Owner string
+
+	// Prepared are schemas and extensions that the target has already, as kind
+	// and identity of [Object] with a space between.
+	Prepared []string
+
 	// LeaveOut are objects that are neither copied nor compared, as kind and
 	// identity of [Object] with a space between: "event trigger audit". Nothing
 	// but each other may depend on them.

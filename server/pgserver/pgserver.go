@@ -3,6 +3,9 @@ package pgserver
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -40,6 +43,10 @@ type Options struct {
 	// fixed.
 	Settings map[string]string
 
+	// SocketOnly refuses superusers who come over TCP. They are let in over the
+	// Unix socket, which only Bough's own user and the server's reach.
+	SocketOnly bool
+
 	// NoSync makes a new cluster without waiting for the disk. For tests.
 	NoSync bool
 
@@ -61,7 +68,8 @@ type Server struct {
 	password  string
 	port      int
 	socketDir string
-	socketTmp bool // socketDir is a temporary directory of ours
+	socketTmp bool   // socketDir is a temporary directory of ours
+	hba       string // the rules of who may connect; "" for the cluster's own
 	reflink   bool
 
 	watchEvery  time.Duration
@@ -183,6 +191,11 @@ func (s *Server) prepare(ctx context.Context, o Options) (err error) {
 	if err := writeSettings(ctx, s.cluster, o.Settings, s.reflink, s.account, s.inst); err != nil {
 		return fmt.Errorf("writing the settings: %w", err)
 	}
+	if o.SocketOnly {
+		if s.hba, err = writeRules(s.cluster, s.account); err != nil {
+			return fmt.Errorf("writing the rules of who may connect: %w", err)
+		}
+	}
 	if lost {
 		s.log.Warn("the superuser's password is lost, setting a new one", "data_dir", s.dataDir)
 		if err := setPassword(ctx, s.cluster, s.password, s.account, s.inst); err != nil {
@@ -248,17 +261,21 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 	if err := removeStalePID(s.cluster, s.log); err != nil {
 		return nil, err
 	}
-	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, filepath.Join(s.Installation().BinDir, "postgres"),
+	args := []string{
 		"-D", s.cluster,
-		"-c", "listen_addresses="+loopback,
-		"-c", "port="+strconv.Itoa(s.port),
-		"-c", "unix_socket_directories="+s.socketDir,
+		"-c", "listen_addresses=" + loopback,
+		"-c", "port=" + strconv.Itoa(s.port),
+		"-c", "unix_socket_directories=" + s.socketDir,
 		"-c", "unix_socket_permissions=0700",
 		"-c", "ssl=off",
 		"-c", "log_destination=stderr",
 		"-c", "logging_collector=off",
-		"-c", "log_line_prefix="+logPrefix,
-	)
+		"-c", "log_line_prefix=" + logPrefix,
+	}
+	if s.hba != "" {
+		args = append(args, "-c", "hba_file="+s.hba)
+	}
+	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, filepath.Join(s.Installation().BinDir, "postgres"), args...)
 	c, err := startChild(cmd, s.log)
 	if err != nil {
 		return nil, fmt.Errorf("starting PostgreSQL: %w", err)
@@ -279,7 +296,7 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 
 // awaitReady returns when a connection succeeds.
 func (s *Server) awaitReady(ctx context.Context, c *child) error {
-	config, err := pgconn.ParseConfig(s.URL("postgres"))
+	config, err := pgconn.ParseConfig(s.SocketURL("postgres"))
 	if err != nil {
 		return err
 	}
@@ -325,12 +342,32 @@ func (s *Server) awaitReady(ctx context.Context, c *child) error {
 }
 
 // URL returns the superuser's URL of a database, over TCP on the loopback
-// address, with the password: any user of this machine can use it. It stays
-// the same over restarts.
-func (s *Server) URL(database string) string {
+// address, with the password: any user of this machine can use it, unless the
+// server was started with SocketOnly. It stays the same over restarts.
+func (s *Server) URL(database string) string { return s.url(superuser, s.password, database) }
+
+// EngineURL returns the URL of a database, over TCP on the loopback address, of
+// the role that Bough works as. Creating the role is up to the caller. The URL
+// stays the same over restarts.
+func (s *Server) EngineURL(database string) string {
+	return s.url(EngineRole, s.EnginePassword(), database)
+}
+
+// EngineRole is the role that Bough works as.
+const EngineRole = "bough_engine"
+
+// EnginePassword is made from the superuser's password, which does not follow
+// from it.
+func (s *Server) EnginePassword() string {
+	h := hmac.New(sha256.New, []byte(s.password))
+	h.Write([]byte("password of role " + EngineRole))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (s *Server) url(role, password, database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
-		User:     url.UserPassword(superuser, s.password),
+		User:     url.UserPassword(role, password),
 		Host:     net.JoinHostPort(loopback, strconv.Itoa(s.port)),
 		Path:     "/" + database,
 		RawQuery: "sslmode=disable",

@@ -115,13 +115,16 @@ func (c *Cluster) Clone(ctx context.Context, r CloneRequest) (CloneResult, error
 	if err := comment(ctx, conn, r.Target, marker.comment(src.comment)); err != nil {
 		return res, err
 	}
-	privileges, err := grants(ctx, conn, r, src)
+	privileges, err := c.grants(ctx, conn, r, src)
 	if err != nil {
 		return res, err
 	}
 	// They come before the rows, lest somebody reads these who may not connect to the source.
 	res.Warnings, err = carryOver(ctx, conn, privileges)
 	if err != nil {
+		return res, err
+	}
+	if err := c.admitBranch(ctx, conn, r); err != nil {
 		return res, err
 	}
 	if res.Strategy == StrategyCopy {
@@ -275,7 +278,7 @@ func (c *Cluster) measure(s Strategy, size int64, took time.Duration) {
 
 // template copies with CREATE DATABASE … TEMPLATE while the source is held, and returns for how long it was.
 func (c *Cluster) template(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source, s Strategy) (time.Duration, error) {
-	if s != StrategyWALLog && c.caps.Superuser {
+	if s != StrategyWALLog && c.caps.Checkpoint {
 		// Takes the long checkpoint out of the pause; the one that CREATE DATABASE makes is then short. It halves the
 		// pause of a reflink clone.
 		if _, err := conn.Exec(ctx, "checkpoint"); err != nil {
@@ -295,8 +298,8 @@ func (c *Cluster) template(ctx context.Context, conn *pgx.Conn, r CloneRequest, 
 	if s == StrategyReflink {
 		strategy = string(StrategyFileCopy)
 	}
-	statement := fmt.Sprintf("%s %s template %s strategy %s%s",
-		createDatabase, ident(r.Target), ident(r.Source), strategy, c.ownerClause(ctx, conn, src))
+	statement := fmt.Sprintf("%s %s template %s strategy %s%s%s",
+		createDatabase, ident(r.Target), ident(r.Source), strategy, c.ownerClause(ctx, conn, src), c.shut())
 	watcher, err := c.admin(ctx, "")
 	if err != nil {
 		return 0, err
@@ -434,7 +437,7 @@ func (c *Cluster) create(ctx context.Context, conn *pgx.Conn, target string, src
 	case src.provider == "c":
 		stmt += " locale_provider libc"
 	}
-	if _, err := conn.Exec(ctx, stmt); err != nil {
+	if _, err := conn.Exec(ctx, stmt+c.shut()); err != nil {
 		return fmt.Errorf("creating database %q: %w", target, err)
 	}
 	return nil
@@ -458,6 +461,9 @@ func (c *Cluster) copySnapshot(ctx context.Context, r CloneRequest) error {
 		return cfg
 	}
 	options := pgcopy.Options{Source: config(r.Source), Target: config(r.Target), SchemaOnly: r.SchemaOnly, Jobs: c.cfg.Jobs}
+	if err := c.copyAsOwner(ctx, r, &options); err != nil {
+		return err
+	}
 	if c.cfg.DataPlane != nil {
 		options.LeaveOut = notOfCopies
 	}

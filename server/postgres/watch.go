@@ -167,7 +167,7 @@ func (w *watch) begin() (context.Context, func()) {
 
 // listen opens a session and listens until ctx ends or the session is lost. listened says that it came to listening.
 func (w *watch) listen(ctx context.Context, again bool) (listened bool, err error) {
-	cfg := w.pools.config.ConnConfig.Copy()
+	cfg := w.pools.connConfig()
 	cfg.Database = w.database
 	cfg.RuntimeParams["idle_session_timeout"] = "0"
 	// Nothing is to be cancelled in the server when a session is not wanted any more: it only listens.

@@ -18,6 +18,7 @@ import (
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/mcp"
 	"github.com/boughdb/bough/server/mcp/schematools"
+	"github.com/boughdb/bough/server/pgtest"
 )
 
 // branchURL is where a branch's database is.
@@ -268,7 +269,8 @@ func TestApplyMigrationIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "create table things (n int)")
 	b.call(t, b.service, "create_branch", "", `{"name":"work"}`)
-	url := b.branchURL(t, "work")
+	// A superuser's, who sees the statements of others.
+	url := pgtest.WithDatabase(b.main, value[string](t, b.branchURL(t, "work"), "select current_database()::text"))
 	start := func(ctx context.Context, sql string) <-chan error {
 		done := make(chan error, 1)
 		go func() {

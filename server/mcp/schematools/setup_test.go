@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -61,8 +62,13 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	vault, err := auth.NewVault("test", "", filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cluster, err := postgres.OpenCluster(ctx, postgres.ClusterConfig{
-		URL: main, Installation: installation, Log: quiet, Limits: postgres.PoolLimits{Main: 5, Branch: 4, Total: 12, Idle: time.Minute},
+		Logins: &postgres.Logins{Pool: pool, Vault: vault},
+		URL:    main, Installation: installation, Log: quiet, Limits: postgres.PoolLimits{Main: 5, Branch: 4, Total: 12, Idle: time.Minute},
 		Sessions: postgres.CopyAround, MaxPause: time.Second, Drain: time.Second, Jobs: 1,
 		DataPlane: &postgres.DataPlane{
 			Roles: postgres.RoleNames{Anon: "anon", Authenticated: "authenticated", Service: "service_role"}, Schemas: []string{"public", "extra"}, ManageGrants: true,
@@ -98,8 +104,9 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 	})
 	t.Cleanup(schemas.Close)
 	b.deps = schematools.Deps{
-		Branches: branches, Schemas: schemas, Acquire: cluster.Pools.Acquire, Roles: cluster.DataRoles(), ExposedSchemas: []string{"public", "extra"},
-		Document: func(context.Context, *mcp.Call) ([]byte, error) { return []byte(`{"openapi":"3.0.3"}`), nil },
+		Branches: branches, Schemas: schemas, Acquire: cluster.Pools.Acquire, Session: cluster.Session, EngineSession: cluster.EngineSession, Roles: cluster.DataRoles(),
+		ExposedSchemas: []string{"public", "extra"},
+		Document:       func(context.Context, *mcp.Call) ([]byte, error) { return []byte(`{"openapi":"3.0.3"}`), nil },
 	}
 	b.use(b.deps)
 	b.service = &auth.Principal{Service: true, Admin: true, ID: uuid.New()}
