@@ -20,7 +20,8 @@ func TestRoleWithoutSuperuser(t *testing.T) {
 	name := "limited_" + uuid.NewString()[:8]
 	s := &servertest.Server{}
 	s.Exec(t, super, "create role "+name+" login createdb createrole password 'x'")
-	t.Cleanup(func() { drop(t, super, "role if exists "+name) })
+	var made uuid.UUID
+	t.Cleanup(func() { servertest.DropRoles(t, super, made, name) })
 	s.Exec(t, super, "create database "+name+" owner "+name)
 	t.Cleanup(func() { drop(t, super, "database if exists "+name+" with (force)") })
 	t.Cleanup(func() { drop(t, super, "database if exists "+name+"_control with (force)") })
@@ -35,6 +36,7 @@ func TestRoleWithoutSuperuser(t *testing.T) {
 		alter table t enable row level security; create policy p on t using (v <> 'hidden')`)
 
 	p := start(t, slices.Concat([]string{"--database-url", s.Main, "--control-database-url", s.Control, "--pool.total", "10"}, roles), nil)
+	made = servertest.Value[uuid.UUID](t, s.Control, "select id from installation")
 	c := p.client(t)
 	createReady(t, c, "demo")
 	i := installation{s: s}

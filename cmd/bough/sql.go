@@ -58,15 +58,7 @@ func newSQLCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		session := &sqlSession{cmd: cmd, source: source, out: c.rowPrinter(cmd, output.value)}
-		err = session.connect(cmd.Context(), dsn, *branch)
-		if err == nil {
-			err = session.run(cmd.Context(), statements, *single)
-		}
-		if cmd.Context().Err() != nil {
-			return cmd.Context().Err()
-		}
-		return err
+		return c.runSQL(cmd, dsn, *branch, source, statements, *single, output.value)
 	}
 	return cmd
 }
