@@ -13,15 +13,16 @@ type builtin struct {
 }
 
 // newBuiltin returns a schema without what exists in the target, or was
-// prepared there.
-func newBuiltin(cat *catalog, existing map[Object]bool, prepared []string) (*builtin, error) {
+// prepared there. privileges tells whether it sets those of members of extensions
+// and of the system's objects.
+func newBuiltin(cat *catalog, existing map[Object]bool, prepared []string, privileges bool) (*builtin, error) {
 	if names := cat.unsupported(); len(names) > 0 {
 		return nil, &UnsupportedError{Objects: names}
 	}
 	objects := cat.objects()
 	present := map[*item]bool{}
 	for i, it := range cat.items {
-		present[it] = existing[objects[i]]
+		present[it] = existing[objects[i]] || it.kind == "privileges" && !privileges
 		if slices.Contains(prepared, it.String()) {
 			present[it] = present[it] || it.kind == "extension"
 			it.create = nil

@@ -95,7 +95,7 @@ func (c *copier) run(ctx context.Context) error {
 	if c.PGDump != "" {
 		schema = newDumped(view.pre, view.post, cat, c.LeaveOut, c.Prepared)
 	} else {
-		schema, err = newBuiltin(cat, existing, c.Prepared)
+		schema, err = newBuiltin(cat, existing, c.Prepared, c.Grant == nil)
 	}
 	if err != nil {
 		return err
@@ -132,11 +132,31 @@ func (c *copier) run(ctx context.Context) error {
 	if err := schema.last(ctx, main); err != nil {
 		return err
 	}
+	if err := c.grant(ctx, cat, existing); err != nil {
+		return err
+	}
 	c.report(PhaseVerify)
 	if err := c.verify(ctx, main, want); err != nil {
 		return err
 	}
 	return analyze(ctx, main)
+}
+
+// grant has those privileges set that the target's sessions may not set.
+func (c *copier) grant(ctx context.Context, cat *catalog, existing map[Object]bool) error {
+	if c.Grant == nil {
+		return nil
+	}
+	var statements []string
+	for i, o := range cat.objects() {
+		if o.Kind == "privileges" && !existing[o] {
+			statements = append(statements, cat.items[i].statements()...)
+		}
+	}
+	if len(statements) == 0 {
+		return nil
+	}
+	return c.Grant(ctx, statements)
 }
 
 // read reads a catalog without what is left out.
@@ -146,7 +166,7 @@ func (c *copier) read(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
 		return nil, err
 	}
 	cat.items = slices.DeleteFunc(cat.items, func(it *item) bool {
-		return slices.Contains(c.LeaveOut, it.String())
+		return slices.Contains(c.LeaveOut, it.String()) || it.kind == "privileges" && c.Owner != "" && c.Grant == nil
 	})
 	return cat, nil
 }

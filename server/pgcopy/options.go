@@ -1,6 +1,7 @@
 package pgcopy
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"time"
@@ -36,6 +37,11 @@ type Options struct {
 	// in the source. The target's sessions run as this role. Privileges of
 	// objects yet to be made are copied if they are this role's.
 	Owner string
+
+	// Grant executes the statements that set privileges of members of extensions
+	// and of the system's objects, which Owner may not. Without it, and with an
+	// Owner, they are not copied.
+	Grant func(ctx context.Context, statements []string) error
 
 	// Prepared are schemas and extensions that the target has already, as kind
 	// and identity of [Object] with a space between.

@@ -30,7 +30,38 @@ func (c *Cluster) copyAsOwner(ctx context.Context, r CloneRequest, o *pgcopy.Opt
 		return fmt.Errorf("giving schema public to %q: %w", o.Owner, err)
 	}
 	o.Prepared, err = c.createExtensions(ctx, r, o.Owner)
+	if c.cfg.Supervise != nil || c.caps.Superuser {
+		o.Grant = func(ctx context.Context, statements []string) error {
+			conn, err := c.superuser(ctx, r.Target, r.op())
+			if err != nil {
+				return err
+			}
+			defer conn.Close(context.WithoutCancel(ctx))
+			for _, statement := range statements {
+				if _, err := conn.Exec(ctx, statement); err != nil {
+					return fmt.Errorf("%s: %w", statement, err)
+				}
+			}
+			return nil
+		}
+	}
 	return err
+}
+
+// superuser opens a superuser's session, where there is one: on Bough's own server, or as the configured role.
+func (c *Cluster) superuser(ctx context.Context, database, op string) (*pgx.Conn, error) {
+	if c.cfg.Supervise != nil {
+		return c.supervise(ctx, database)
+	}
+	conn, err := c.connect(ctx, database, op)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareSession(ctx, conn); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
 }
 
 // createExtensions creates the extensions of the source that only superusers may create, where there is a superuser to
@@ -45,7 +76,7 @@ func (c *Cluster) createExtensions(ctx context.Context, r CloneRequest, owner st
 	}
 	defer source.Close(context.WithoutCancel(ctx))
 	rows, err := source.Query(ctx, `
-		select e.extname::text, quote_ident(e.extname), n.nspname::text, e.extversion, coalesce(obj_description(e.oid, 'pg_extension'), '')
+		select e.extname::text, quote_ident(e.extname), n.nspname::text, quote_ident(n.nspname), e.extversion, coalesce(obj_description(e.oid, 'pg_extension'), '')
 		from pg_extension e
 		join pg_namespace n on n.oid = e.extnamespace
 		join pg_available_extension_versions v on v.name = e.extname and v.version = e.extversion
@@ -54,16 +85,12 @@ func (c *Cluster) createExtensions(ctx context.Context, r CloneRequest, owner st
 	if err != nil {
 		return nil, err
 	}
-	type extension struct{ Name, Identity, Schema, Version, Comment string }
+	type extension struct{ Name, Identity, Schema, SchemaIdentity, Version, Comment string }
 	extensions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[extension])
 	if err != nil || len(extensions) == 0 {
 		return nil, err
 	}
-	open := c.supervise
-	if c.cfg.Supervise == nil {
-		open = func(ctx context.Context, database string) (*pgx.Conn, error) { return c.connect(ctx, database, r.op()) }
-	}
-	conn, err := open(ctx, r.Target)
+	conn, err := c.superuser(ctx, r.Target, r.op())
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +99,7 @@ func (c *Cluster) createExtensions(ctx context.Context, r CloneRequest, owner st
 		var statements []string
 		if e.Schema != "public" && e.Schema != "pg_catalog" {
 			statements = append(statements, fmt.Sprintf("create schema if not exists %s authorization %s", ident(e.Schema), ident(owner)))
-			prepared = append(prepared, "schema "+e.Schema)
+			prepared = append(prepared, "schema "+e.SchemaIdentity)
 		}
 		statements = append(statements,
 			fmt.Sprintf("create extension if not exists %s with schema %s version %s cascade", ident(e.Name), ident(e.Schema), literal(e.Version)),

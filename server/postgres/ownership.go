@@ -45,7 +45,7 @@ const belongings = `
 			and not exists (select from pg_publication_namespace n where n.pnpubid = p.oid)
 		union all select 'pg_largeobject'::regclass, oid, lomowner from pg_largeobject_metadata
 	) o (class, id, owner), pg_identify_object(o.class, o.id, 0) i
-	where (o.id >= 16384 and pg_get_userbyid(o.owner) = any ($1::text[])
+	where ((o.id >= 16384 or o.class = 'pg_largeobject'::regclass) and pg_get_userbyid(o.owner) = any ($1::text[])
 			or o.class = 'pg_namespace'::regclass and o.id = to_regnamespace('public')::oid
 				and (pg_get_userbyid(o.owner) = any ($1::text[]) or pg_get_userbyid(o.owner) = 'pg_database_owner'))
 		and not exists (select from pg_depend d where d.classid = o.class and d.objid = o.id and d.deptype = 'e')
