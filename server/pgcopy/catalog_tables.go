@@ -154,7 +154,8 @@ select 'pg_class'::regclass, t.oid, array[
 				case a.attcompression when 'p' then 'pglz' when 'l' then 'lz4' else 'default' end) end),
 			(3, case when a.attstattarget >= 0 then format('%I set statistics %s', a.attname, a.attstattarget) end),
 			(4, (select format('%I set (%s)', a.attname, string_agg(format('%I = %L', option_name, option_value), ', ' order by option_name))
-				from pg_options_to_table(a.attoptions) having count(*) > 0)),
+				-- some releases note versions of their own here, as pg_attver
+				from pg_options_to_table(a.attoptions) where option_name !~ '^pg_' having count(*) > 0)),
 			(5, case when a.attnotnull and not a.listed and current_setting('server_version_num')::int < 180000
 				and not exists (select from pg_inherits i join pg_attribute p on p.attrelid = i.inhparent and p.attname = a.attname and p.attnotnull
 					where i.inhrelid = a.attrelid) then format('%I set not null', a.attname) end),

@@ -59,7 +59,7 @@ func (r *reader) readViews() error {
 						case a.attcompression when 'p' then 'pglz' else 'lz4' end) end),
 					(3, case when a.attstattarget >= 0 then format('%I set statistics %s', a.attname, a.attstattarget) end),
 					(4, (select format('%I set (%s)', a.attname, string_agg(format('%I = %L', option_name, option_value), ', ' order by option_name))
-						from pg_options_to_table(a.attoptions) having count(*) > 0))
+						from pg_options_to_table(a.attoptions) where option_name !~ '^pg_' having count(*) > 0))
 				) as changes (number, change)
 				where a.attrelid = c.oid and a.attnum > 0 and change is not null
 				order by a.attname, number)

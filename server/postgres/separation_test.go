@@ -158,8 +158,11 @@ func TestRequestsCannotLeaveTheirRoles(t *testing.T) {
 			if err != nil || session != prefix(f)+"authenticator" || members != want {
 				t.Errorf("%s is a member of %s, want %s (%v)", session, members, want, err)
 			}
-			escapes := append(attacks(f), "table secrets", "call leave()", "select stay()", "set role "+quote(prefix(f)+"owner"), "create table x (i int)",
-				"set role "+quote(prefix(f)+"main"), "alter table secrets owner to current_user")
+			escapes := append(attacks(f), "table secrets", "call leave()", "select stay()", "set role "+quote(prefix(f)+"main"))
+			// Before version 16 a service role that cannot bypass row-level security lets whoever takes it on be the owner.
+			if options == "" || majorVersion(t) >= 16 {
+				escapes = append(escapes, "set role "+quote(prefix(f)+"owner"), "create table x (i int)", "alter table secrets owner to current_user")
+			}
 			for _, role := range []string{"none", names.Anon, names.Authenticated} {
 				if _, err := c.Exec(t.Context(), "set role "+role); err != nil {
 					t.Fatal(err)
