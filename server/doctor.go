@@ -54,6 +54,7 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		add(Failed, "", "looking at main: %v", err)
 		return out
 	}
+	out = append(out, separationFindings(cluster)...)
 	return append(out, dataPlaneFindings(cfg, cluster)...)
 }
 

@@ -219,6 +219,9 @@ func (s *sqlSession) explain(stmt statement, err error) error {
 		b.WriteString("\nWhere: " + pgErr.Where)
 	}
 	explained := errors.New(b.String())
+	if pgErr.Code == "42501" && strings.Contains(pgErr.Message, "to create extension") {
+		return hintError{explained, `a superuser creates it: on the embedded server "bough postgres sql"`}
+	}
 	if pgErr.Hint != "" {
 		return hintError{explained, pgErr.Hint}
 	}

@@ -101,6 +101,9 @@ func (c *Cluster) Inspect(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := c.inspectSeparation(ctx, conn); err != nil {
+		return err
+	}
 	if c.roles, err = c.findRoles(ctx, conn); err != nil {
 		return err
 	}

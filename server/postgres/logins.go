@@ -48,6 +48,9 @@ func namesOf(installation uuid.UUID) loginNames {
 	return loginNames{prefix: prefix, owner: prefix + "owner", authenticator: prefix + "authenticator", main: prefix + "main"}
 }
 
+// namePrefix is what the names of an installation's roles begin with.
+func namePrefix(role string) string { return role[:len("bough_00000000_")] }
+
 // branch is the login of a branch. The last digits of an id are random, the first ones are the time.
 func (n loginNames) branch(id uuid.UUID) string {
 	digits := hex.EncodeToString(id[:])

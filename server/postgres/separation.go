@@ -16,17 +16,39 @@ type Separation struct {
 	Owner    string // of schemas and objects; "" where they are the connection's role's
 	Requests string // the login of data requests
 	Isolated bool   // each branch, and main, has a login that reaches its database only
-	// Missing says what keeps it from being complete, and Advice what to do.
+	// Missing says what keeps it from being complete, and Advice what to do about each, "" for nothing in particular.
 	Missing, Advice []string
 }
 
 func (s *Separation) lacks(advice, format string, args ...any) {
 	if what := fmt.Sprintf(format, args...); !slices.Contains(s.Missing, what) {
 		s.Missing = append(s.Missing, what)
-		if advice != "" {
-			s.Advice = append(s.Advice, advice)
-		}
+		s.Advice = append(s.Advice, advice)
 	}
+}
+
+// inspectSeparation is what can be told without any change: where roles can be created, SetUp creates them.
+func (c *Cluster) inspectSeparation(ctx context.Context, q querier) error {
+	s := Separation{}
+	defer func() { c.separation = s }()
+	err := q.QueryRow(ctx, `
+		select coalesce((select rolname::text from pg_roles where rolname ~ '^bough_[0-9a-f]{8}_authenticator$' and has_database_privilege(oid, current_database(), 'connect') and not rolsuper limit 1), '')
+		where not has_database_privilege('public', current_database(), 'connect')`).Scan(&s.Requests)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return err
+	}
+	s.Isolated = s.Requests != ""
+	if s.Requests != "" {
+		s.Owner = namePrefix(s.Requests) + "owner"
+	}
+	switch {
+	case s.Isolated:
+	case c.caps.CreateRole:
+		s.lacks("", "the roles that log in are created by `bough serve`")
+	default:
+		s.lacks(fmt.Sprintf("alter role %s createrole", ident(c.caps.Role)), "%q may not create roles: requests and connection strings have its own rights", c.caps.Role)
+	}
+	return nil
 }
 
 // Separation returns what SetUp found and made.

@@ -197,6 +197,8 @@ func migrationFault(ctx context.Context, err error, statements []script.Statemen
 	f := &fault.Error{Kind: fault.Invalid, Code: pgErr.Code, Details: pgErr.Detail, Hint: pgErr.Hint}
 	message := pgErr.Message
 	switch {
+	case pgErr.Code == "42501" && strings.Contains(message, "to create extension"):
+		f.Hint = "a superuser creates it: on the embedded server with `bough postgres sql -d <database> -c 'create extension …'`; what main has, later branches have too"
 	case pgErr.Code == "55P03":
 		message, f.Kind = fmt.Sprintf("another session holds a lock that the statement needs, for more than %s", lockTime), fault.Unavailable
 	case pgErr.Code == "57014":

@@ -33,6 +33,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // bundle is an installation with the tools on it.
 type bundle struct {
 	main    string // URL
+	control string // name of the control database
 	cluster *postgres.Cluster
 	deps    schematools.Deps
 	tools   map[string]mcp.Tool
@@ -67,8 +68,8 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 		t.Fatal(err)
 	}
 	cluster, err := postgres.OpenCluster(ctx, postgres.ClusterConfig{
-		Logins: &postgres.Logins{Pool: pool, Vault: vault},
-		URL:    main, Installation: installation, Log: quiet, Limits: postgres.PoolLimits{Main: 5, Branch: 4, Total: 12, Idle: time.Minute},
+		Logins: &postgres.Logins{Pool: pool, Vault: vault}, Control: pool.Config().ConnConfig.Database,
+		URL: main, Installation: installation, Log: quiet, Limits: postgres.PoolLimits{Main: 5, Branch: 4, Total: 12, Idle: time.Minute},
 		Sessions: postgres.CopyAround, MaxPause: time.Second, Drain: time.Second, Jobs: 1,
 		DataPlane: &postgres.DataPlane{
 			Roles: postgres.RoleNames{Anon: "anon", Authenticated: "authenticated", Service: "service_role"}, Schemas: []string{"public", "extra"}, ManageGrants: true,
@@ -78,7 +79,7 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	b := &bundle{main: main, cluster: cluster, tools: map[string]mcp.Tool{}}
+	b := &bundle{main: main, control: pool.Config().ConnConfig.Database, cluster: cluster, tools: map[string]mcp.Tool{}}
 	b.exec(t, main, "create schema extra")
 	if err := cluster.SetUp(ctx); err != nil {
 		t.Fatal(err)
