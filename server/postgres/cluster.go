@@ -347,6 +347,11 @@ func (c *Cluster) drop(ctx context.Context, conn *pgx.Conn, name string) error {
 		}
 		_, err = conn.Exec(ctx, statement)
 	}
+	if c.cfg.Supervise != nil && hasCode(err, "42501", "55006") { // a superuser is connected
+		stop := c.terminateWhile(ctx, name)
+		_, err = conn.Exec(ctx, "drop database if exists "+ident(name))
+		stop()
+	}
 	if err != nil {
 		return fmt.Errorf("dropping database %q: %w", name, err)
 	}
@@ -451,7 +456,11 @@ func (c *Cluster) terminateWhile(ctx context.Context, databases ...string) (stop
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		conn, err := c.admin(ctx, "")
+		open := func() (*pgx.Conn, error) { return c.admin(ctx, "") }
+		if c.cfg.Supervise != nil { // only a superuser may end a superuser's session
+			open = func() (*pgx.Conn, error) { return c.supervise(ctx, "postgres") }
+		}
+		conn, err := open()
 		if err != nil {
 			return
 		}
