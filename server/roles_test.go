@@ -74,7 +74,7 @@ func TestEmbeddedSuperuserOnlySupervises(t *testing.T) {
 	}
 	s.Exec(t, s.Main, "create table t (id int); insert into t values (1)")
 	if got := servertest.Value[string](t, super, `
-		select string_agg(distinct usename, ' ') from pg_stat_activity a join pg_roles r on r.oid = a.usesysid where r.rolsuper and backend_type = 'client backend' and pid <> pg_backend_pid()`); got != "" {
+		select coalesce(string_agg(distinct usename, ' '), '') from pg_stat_activity a join pg_roles r on r.oid = a.usesysid where r.rolsuper and backend_type = 'client backend' and pid <> pg_backend_pid()`); got != "" {
 		t.Errorf("sessions of superusers: %s", got)
 	}
 	const owners = "select string_agg(distinct pg_get_userbyid(datdba), ' ') from pg_database where datname in ('main', 'bough') or datname like 'branch%'"

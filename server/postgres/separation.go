@@ -170,10 +170,13 @@ func (c *Cluster) openMain(ctx context.Context) error {
 	}
 	if name := c.cfg.Control; name != "" {
 		databases = append(databases, name)
-		err := raced(ctx, func() error {
-			_, err := conn.Exec(ctx, "revoke connect on database "+ident(name)+" from public")
-			return err
-		})
+		err := c.keepIn(ctx, conn, name)
+		if err == nil {
+			err = raced(ctx, func() error {
+				_, err := conn.Exec(ctx, "revoke connect on database "+ident(name)+" from public")
+				return err
+			})
+		}
 		if _, ok := serverRefused(err); !ok {
 			return err
 		}
