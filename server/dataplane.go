@@ -139,6 +139,14 @@ func (s *server) logDataPlane() {
 	}
 	s.log.Info("data requests", "schemas", s.cfg.API.Schemas, "anon", orNone(roles.Anon), "authenticated", orNone(roles.Authenticated),
 		"service", serviceRole(roles), "schema_changes", changes)
+	separation := s.planes.Data.Separation()
+	s.log.Info("database roles", "engine", s.planes.Data.Capabilities().Role, "owner", orNone(separation.Owner),
+		"requests", orOwn(separation.Requests), "logins_of_branches", separation.Isolated)
+	for _, f := range separationFindings(s.planes.Data) {
+		if f.Level != OK {
+			s.log.Warn(f.Text, "advice", f.Advice)
+		}
+	}
 	if len(roles.Made) > 0 {
 		s.log.Info("made database roles", "roles", roles.Made)
 	}
@@ -150,6 +158,39 @@ func (s *server) logDataPlane() {
 			s.log.Warn(f.Text, "advice", f.Advice)
 		}
 	}
+}
+
+func orOwn(role string) string {
+	if role == "" {
+		return "(the connection's role)"
+	}
+	return role
+}
+
+// separationFindings says who logs in for what, and what keeps each from a role of its own.
+func separationFindings(cluster *postgres.Cluster) []Finding {
+	s, k := cluster.Separation(), cluster.Capabilities()
+	var out []Finding
+	if s.Requests != "" {
+		out = append(out, Finding{OK, fmt.Sprintf("requests log in as %q, which owns nothing", s.Requests), ""})
+	}
+	if s.Isolated {
+		out = append(out, Finding{OK, "each branch, and main, has a login that reaches this database only", ""})
+	}
+	for i, missing := range s.Missing {
+		f := Finding{Level: Warning, Text: missing}
+		if i < len(s.Advice) {
+			f.Advice = s.Advice[i]
+		}
+		out = append(out, f)
+	}
+	if s.Requests == "" {
+		out = append(out, Finding{Warning, fmt.Sprintf("requests log in as %q and give its rights up in each transaction: SQL that gets around that has them", k.Role), ""})
+	}
+	if !s.Isolated {
+		out = append(out, Finding{Warning, fmt.Sprintf("migrations by MCP are refused, and connection strings, which only administrators get, are those of %q", k.Role), ""})
+	}
+	return out
 }
 
 func orNone(role string) string {

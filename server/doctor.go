@@ -63,6 +63,7 @@ func Diagnose(ctx context.Context, cfg Config) []Finding {
 		add(Failed, "", "looking at main: %v", err)
 		return out
 	}
+	out = append(out, separationFindings(cluster)...)
 	out = append(out, dataPlaneFindings(cfg, cluster)...)
 	out = append(out, copyFindings(ctx, cfg, cluster)...)
 	return append(out, stateFindings(ctx, cfg, cluster, control, url)...)
@@ -145,13 +146,12 @@ func mainForDoctor(ctx context.Context, cfg Config, add func(Level, string, stri
 		return "", false, nil, err
 	}
 	stop = func() { _ = s.Stop(context.WithoutCancel(ctx)) }
-	url = s.URL(mainDatabase)
-	if err := postgres.EnsureDatabase(ctx, url); err != nil {
+	if err := prepareEmbedded(ctx, s, cfg.Roles); err != nil {
 		stop()
-		add(Failed, "", "making the main database: %v", err)
+		add(Failed, "", "preparing the embedded PostgreSQL: %v", err)
 		return "", false, nil, err
 	}
-	return url, s.Reflink(), stop, nil
+	return s.EngineURL(mainDatabase), s.Reflink(), stop, nil
 }
 
 // capabilityFindings says what the server's capabilities mean for branching.

@@ -56,7 +56,7 @@ var importRules = map[string]rule{
 	"server/ratelimit":                  {[]string{"gen/db"}, nil},
 	"server/password":                   {nil, nil},
 	"server/mail":                       {nil, nil},
-	"server/postgres":                   {[]string{"schema", "server/diskspace", "server/pgcopy"}, nil},
+	"server/postgres":                   {[]string{"gen/db", "schema", "server/diskspace", "server/pgcopy"}, nil},
 	"server/pgserver":                   {[]string{"server/diskspace"}, nil},
 	"server/pgcopy":                     {[]string{"server/pgcopy/inventory"}, nil},
 	"server/pgcopy/inventory":           {nil, nil},

@@ -27,7 +27,8 @@ func (s *server) newMCP(ctx context.Context, api *httpapi.API) error {
 	}
 	acquire, roles, exposed := s.planes.Data.Pools.Acquire, s.planes.Data.DataRoles(), s.cfg.API.Schemas
 	schema := schematools.Deps{
-		Branches: s.branches, Schemas: s.schemas, Acquire: acquire, Roles: roles, ExposedSchemas: exposed,
+		Branches: s.branches, Schemas: s.schemas, Acquire: acquire, Session: s.planes.Data.Session, EngineSession: s.planes.Data.EngineSession,
+		Roles: roles, ExposedSchemas: exposed,
 		AllowMigrateMain: s.cfg.MCP.AllowMigrateMain, Migrated: s.migrated,
 		Document: func(ctx context.Context, c *mcp.Call) ([]byte, error) {
 			return api.Document(ctx, c.Principal, c.Database)

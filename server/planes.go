@@ -3,16 +3,21 @@ package server
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os/exec"
+	"path/filepath"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/boughdb/bough/gen/db"
+	"github.com/boughdb/bough/server/auth"
 	"github.com/boughdb/bough/server/diskspace"
 	"github.com/boughdb/bough/server/pgcopy"
 	"github.com/boughdb/bough/server/pgserver"
@@ -46,15 +51,15 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	mainURL, controlURL := cfg.DatabaseURL, cfg.ControlDatabaseURL
 	if mainURL == "" {
 		p.embedded, err = pgserver.Start(ctx, pgserver.Options{
-			DataDir: cfg.DataDir, BinDir: cfg.PostgresBin, CacheDir: pgserver.DefaultCacheDir(), Log: log, BackendMemory: cfg.PostgresMemory,
+			DataDir: cfg.DataDir, BinDir: cfg.PostgresBin, CacheDir: pgserver.DefaultCacheDir(), Log: log, BackendMemory: cfg.PostgresMemory, SocketOnly: true,
 		})
 		if err != nil {
 			return nil, err
 		}
-		mainURL, controlURL = p.embedded.URL(mainDatabase), p.embedded.URL(controlDatabase)
-		if err := postgres.EnsureDatabase(ctx, mainURL); err != nil {
-			return nil, err
+		if err := prepareEmbedded(ctx, p.embedded, cfg.Roles); err != nil {
+			return nil, fmt.Errorf("preparing the embedded PostgreSQL: %w", err)
 		}
+		mainURL, controlURL = p.embedded.EngineURL(mainDatabase), p.embedded.EngineURL(controlDatabase)
 	} else if controlURL == "" {
 		if controlURL, err = postgres.WithDatabase(cmp.Or(cfg.DatabaseDirectURL, mainURL), controlDatabase); err != nil {
 			return nil, err
@@ -88,6 +93,10 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 	if err != nil {
 		return nil, err
 	}
+	logins, err := cfg.logins(p.Control, mainURL)
+	if err != nil {
+		return nil, err
+	}
 	strategy := postgres.Strategy(cfg.Branching.Strategy)
 	if strategy == "auto" {
 		strategy = ""
@@ -101,6 +110,7 @@ func Open(ctx context.Context, cfg Config, log *slog.Logger) (_ *Planes, err err
 		Drain: cfg.Branching.DrainTimeout, Jobs: cfg.Branching.CopyJobs, KeepUserMappings: cfg.Branching.KeepUserMappings, LeaveOutUnsupported: cfg.Branching.LeaveOut,
 		Reflink: p.embedded != nil && p.embedded.Reflink(),
 		PGDump:  p.dumpProgram, DataPlane: cfg.dataPlane(),
+		Logins: logins, Control: controlOn(mainURL, controlURL), Supervise: p.supervise(),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("main database: %w", err)
@@ -126,6 +136,79 @@ func (p *Planes) guard(ctx context.Context, cfg Config, url string, log *slog.Lo
 
 // CheckRoom returns a diskspace.ErrInsufficient when the control database should not grow any more.
 func (p *Planes) CheckRoom() error { return p.controlDisk.Require(0, "this") }
+
+// prepareEmbedded gives the embedded server the role that Bough works as, and this role main and the control database.
+// What an older Bough created as superuser in the control database becomes the role's too.
+func prepareEmbedded(ctx context.Context, s *pgserver.Server, roles postgres.RoleNames) error {
+	super, err := pgx.Connect(ctx, s.SocketURL("postgres"))
+	if err != nil {
+		return err
+	}
+	defer super.Close(context.WithoutCancel(ctx))
+	engine := postgres.Engine{
+		Role: pgserver.EngineRole, Password: s.EnginePassword(), Roles: roles, Databases: []string{mainDatabase, controlDatabase},
+	}
+	if err := postgres.PrepareEngine(ctx, super, engine); err != nil {
+		return err
+	}
+	for _, database := range []string{mainDatabase, controlDatabase} {
+		if err := postgres.EnsureDatabase(ctx, s.EngineURL(database)); err != nil {
+			return err
+		}
+	}
+	control, err := pgx.Connect(ctx, s.SocketURL(controlDatabase))
+	if err != nil {
+		return err
+	}
+	defer control.Close(context.WithoutCancel(ctx))
+	if warnings, err := postgres.Adopt(ctx, control, pgserver.EngineRole); err != nil || len(warnings) > 0 {
+		return errors.Join(err, fmt.Errorf("the control database: %q", warnings))
+	}
+	return nil
+}
+
+// supervise opens superusers' sessions on the embedded server. It is nil on others.
+func (p *Planes) supervise() func(ctx context.Context, database string) (*pgx.Conn, error) {
+	if p.embedded == nil {
+		return nil
+	}
+	return func(ctx context.Context, database string) (*pgx.Conn, error) {
+		return pgx.Connect(ctx, p.embedded.SocketURL(database))
+	}
+}
+
+// logins keeps the passwords of the roles that log in. They are encrypted with auth.encryption-key, or with a key made
+// from the password of database-url, which all processes of an installation have.
+func (c *Config) logins(control *pgxpool.Pool, mainURL string) (*postgres.Logins, error) {
+	main, err := pgx.ParseConfig(mainURL)
+	if err != nil {
+		return nil, fmt.Errorf("database-url: %w", err)
+	}
+	key := c.Auth.EncryptionKey
+	if key == "" && main.Password != "" {
+		h := hmac.New(sha256.New, []byte(main.Password))
+		h.Write([]byte("passwords of database roles"))
+		key = hex.EncodeToString(h.Sum(nil))
+	}
+	vault, err := auth.NewVault("database logins", key, filepath.Join(c.DataDir, "keys", "secrets.key"))
+	if err != nil {
+		return nil, fmt.Errorf("the key for passwords of database roles: %w", err)
+	}
+	return &postgres.Logins{Pool: control, Vault: vault}, nil
+}
+
+// controlOn is the control database's name where it is on main's server, "" elsewhere.
+func controlOn(mainURL, controlURL string) string {
+	main, err := pgx.ParseConfig(mainURL)
+	if err != nil {
+		return ""
+	}
+	control, err := pgx.ParseConfig(controlURL)
+	if err != nil || main.Host != control.Host || main.Port != control.Port {
+		return ""
+	}
+	return control.Database
+}
 
 // dumpProgram finds a pg_dump that can read a server of the major version, "" where there is none.
 func (p *Planes) dumpProgram(major int) string {

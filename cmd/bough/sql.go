@@ -58,15 +58,7 @@ func newSQLCommand(c *cli) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		session := &sqlSession{cmd: cmd, source: source, out: c.rowPrinter(cmd, output.value)}
-		err = session.connect(cmd.Context(), dsn, *branch)
-		if err == nil {
-			err = session.run(cmd.Context(), statements, *single)
-		}
-		if cmd.Context().Err() != nil {
-			return cmd.Context().Err()
-		}
-		return err
+		return c.runSQL(cmd, dsn, *branch, source, statements, *single, output.value)
 	}
 	return cmd
 }
@@ -227,6 +219,9 @@ func (s *sqlSession) explain(stmt statement, err error) error {
 		b.WriteString("\nWhere: " + pgErr.Where)
 	}
 	explained := errors.New(b.String())
+	if pgErr.Code == "42501" && strings.Contains(pgErr.Message, "to create extension") {
+		return hintError{explained, `a superuser creates it: on the embedded server "bough postgres sql"`}
+	}
 	if pgErr.Hint != "" {
 		return hintError{explained, pgErr.Hint}
 	}

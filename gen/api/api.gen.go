@@ -2468,6 +2468,9 @@ type ServerInterface interface {
 	// GetBranchConnection How to connect to a branch's database
 	// (GET /api/v1/admin/branches/{id}/connection)
 	GetBranchConnection(c *gin.Context, id BranchRef)
+	// RotateBranchCredentials Give a branch's database role a new password
+	// (POST /api/v1/admin/branches/{id}/credentials/rotate)
+	RotateBranchCredentials(c *gin.Context, id BranchRef)
 	// ResetBranch Bring a branch back to its parent's present state
 	// (POST /api/v1/admin/branches/{id}/reset)
 	ResetBranch(c *gin.Context, id BranchRef)
@@ -3203,6 +3206,31 @@ func (siw *ServerInterfaceWrapper) GetBranchConnection(c *gin.Context) {
 	}
 
 	siw.Handler.GetBranchConnection(c, id)
+}
+
+// RotateBranchCredentials operation middleware
+func (siw *ServerInterfaceWrapper) RotateBranchCredentials(c *gin.Context) {
+
+	var err error
+	_ = err
+
+	// ------------- Path parameter "id" -------------
+	var id BranchRef
+
+	err = runtime.BindStyledParameterWithOptions("simple", "id", c.Param("id"), &id, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationPath, Explode: false, Required: true, Type: "string", Format: "", ValueIsUnescaped: true})
+	if err != nil {
+		siw.ErrorHandler(c, fmt.Errorf("Invalid format for parameter id: %w", err), http.StatusBadRequest)
+		return
+	}
+
+	for _, middleware := range siw.HandlerMiddlewares {
+		middleware(c)
+		if c.IsAborted() {
+			return
+		}
+	}
+
+	siw.Handler.RotateBranchCredentials(c, id)
 }
 
 // ResetBranch operation middleware
@@ -4270,6 +4298,7 @@ func RegisterHandlersWithOptions(router gin.IRouter, si ServerInterface, options
 	router.POST(options.BaseURL+"/api/v1/admin/branches/:id/reset", wrapper.ResetBranch)
 	router.GET(options.BaseURL+"/api/v1/admin/branches/:id/activity", wrapper.ListBranchActivity)
 	router.GET(options.BaseURL+"/api/v1/admin/branches/:id/connection", wrapper.GetBranchConnection)
+	router.POST(options.BaseURL+"/api/v1/admin/branches/:id/credentials/rotate", wrapper.RotateBranchCredentials)
 	router.GET(options.BaseURL+"/api/v1/admin/branches/:id/access", wrapper.ListBranchAccess)
 	router.DELETE(options.BaseURL+"/api/v1/admin/branches/:id/access/:user_id", wrapper.RevokeBranchAccess)
 	router.PUT(options.BaseURL+"/api/v1/admin/branches/:id/access/:user_id", wrapper.GrantBranchAccess)
@@ -6469,6 +6498,139 @@ type GetBranchConnectiondefaultJSONResponse struct {
 }
 
 func (response GetBranchConnectiondefaultJSONResponse) VisitGetBranchConnectionResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(response.StatusCode)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentialsRequestObject struct {
+	ID BranchRef `json:"id"`
+}
+
+type RotateBranchCredentialsResponseObject interface {
+	VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error
+}
+
+type RotateBranchCredentials200ResponseHeaders struct {
+	CacheControl string
+}
+
+type RotateBranchCredentials200JSONResponse struct {
+	Body    BranchConnection
+	Headers RotateBranchCredentials200ResponseHeaders
+}
+
+func (response RotateBranchCredentials200JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", fmt.Sprint(response.Headers.CacheControl))
+	w.WriteHeader(200)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentials400JSONResponse struct{ BadRequestJSONResponse }
+
+func (response RotateBranchCredentials400JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(400)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentials401JSONResponse struct{ UnauthorizedJSONResponse }
+
+func (response RotateBranchCredentials401JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("WWW-Authenticate", fmt.Sprint(response.Headers.WWWAuthenticate))
+	w.WriteHeader(401)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentials403JSONResponse struct{ ForbiddenJSONResponse }
+
+func (response RotateBranchCredentials403JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(403)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentials404JSONResponse struct{ BranchNotFoundJSONResponse }
+
+func (response RotateBranchCredentials404JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(404)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentials409JSONResponse struct{ ConflictJSONResponse }
+
+func (response RotateBranchCredentials409JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(409)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentials503JSONResponse struct{ UnavailableJSONResponse }
+
+func (response RotateBranchCredentials503JSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
+
+	var buf bytes.Buffer
+	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Retry-After", fmt.Sprint(response.Headers.RetryAfter))
+	w.WriteHeader(503)
+	_, err := buf.WriteTo(w)
+	return err
+}
+
+type RotateBranchCredentialsdefaultJSONResponse struct {
+	Body       Error
+	StatusCode int
+}
+
+func (response RotateBranchCredentialsdefaultJSONResponse) VisitRotateBranchCredentialsResponse(w http.ResponseWriter) error {
 
 	var buf bytes.Buffer
 	if err := json.NewEncoder(&buf).Encode(response.Body); err != nil {
@@ -11304,6 +11466,9 @@ type StrictServerInterface interface {
 	// GetBranchConnection How to connect to a branch's database
 	// (GET /api/v1/admin/branches/{id}/connection)
 	GetBranchConnection(ctx context.Context, request GetBranchConnectionRequestObject) (GetBranchConnectionResponseObject, error)
+	// RotateBranchCredentials Give a branch's database role a new password
+	// (POST /api/v1/admin/branches/{id}/credentials/rotate)
+	RotateBranchCredentials(ctx context.Context, request RotateBranchCredentialsRequestObject) (RotateBranchCredentialsResponseObject, error)
 	// ResetBranch Bring a branch back to its parent's present state
 	// (POST /api/v1/admin/branches/{id}/reset)
 	ResetBranch(ctx context.Context, request ResetBranchRequestObject) (ResetBranchResponseObject, error)
@@ -12020,6 +12185,32 @@ func (sh *strictHandler) GetBranchConnection(ctx *gin.Context, id BranchRef) {
 		sh.options.HandlerErrorFunc(ctx, err)
 	} else if validResponse, ok := response.(GetBranchConnectionResponseObject); ok {
 		if err := validResponse.VisitGetBranchConnectionResponse(ctx.Writer); err != nil {
+			sh.options.ResponseErrorHandlerFunc(ctx, err)
+		}
+	} else if response != nil {
+		sh.options.ResponseErrorHandlerFunc(ctx, fmt.Errorf("unexpected response type: %T", response))
+	}
+}
+
+// RotateBranchCredentials operation middleware
+func (sh *strictHandler) RotateBranchCredentials(ctx *gin.Context, id BranchRef) {
+	var request RotateBranchCredentialsRequestObject
+
+	request.ID = id
+
+	handler := func(ctx *gin.Context, request interface{}) (interface{}, error) {
+		return sh.ssi.RotateBranchCredentials(ctx, request.(RotateBranchCredentialsRequestObject))
+	}
+	for _, middleware := range sh.middlewares {
+		handler = middleware(handler, "RotateBranchCredentials")
+	}
+
+	response, err := handler(ctx, request)
+
+	if err != nil {
+		sh.options.HandlerErrorFunc(ctx, err)
+	} else if validResponse, ok := response.(RotateBranchCredentialsResponseObject); ok {
+		if err := validResponse.VisitRotateBranchCredentialsResponse(ctx.Writer); err != nil {
 			sh.options.ResponseErrorHandlerFunc(ctx, err)
 		}
 	} else if response != nil {

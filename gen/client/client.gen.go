@@ -4431,10 +4431,26 @@ type ClientInterface interface {
 
 	// GetBranchConnection How to connect to a branch's database
 	//
-	// A libpq URL with password, for administrators and service keys only. The answer must not be cached.
+	// A libpq URL with password. Each branch, and main, has a database role of its own: it connects to this database
+	// only, and acts as the owner of the schemas and objects in it. The role and its password stay the same when the
+	// branch is reset; `POST …/credentials/rotate` changes the password.
+	//
+	// For those with `admin` access to the branch, and for administrators and service keys; main's for the latter two
+	// only. Client keys and tokens with scopes get none. The answer must not be cached.
+	//
+	// A server whose configured role may not create roles has no such logins: the URL then has the configured role, and
+	// only administrators and service keys get it.
 	//
 	// Corresponds with GET /api/v1/admin/branches/{id}/connection (the `GetBranchConnection` operationId).
 	GetBranchConnection(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*http.Response, error)
+
+	// RotateBranchCredentials Give a branch's database role a new password
+	//
+	// The old password is invalid at once and the sessions that used it are closed. Allowed to whoever may read the
+	// connection. The answer must not be cached. `503` where the server has no role for this branch alone.
+	//
+	// Corresponds with POST /api/v1/admin/branches/{id}/credentials/rotate (the `RotateBranchCredentials` operationId).
+	RotateBranchCredentials(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*http.Response, error)
 
 	// ResetBranch Bring a branch back to its parent's present state
 	//
@@ -6053,11 +6069,37 @@ func (c *Client) ListBranchActivity(ctx context.Context, id BranchRef, params *L
 
 // GetBranchConnection How to connect to a branch's database
 //
-// A libpq URL with password, for administrators and service keys only. The answer must not be cached.
+// A libpq URL with password. Each branch, and main, has a database role of its own: it connects to this database
+// only, and acts as the owner of the schemas and objects in it. The role and its password stay the same when the
+// branch is reset; `POST …/credentials/rotate` changes the password.
+//
+// For those with `admin` access to the branch, and for administrators and service keys; main's for the latter two
+// only. Client keys and tokens with scopes get none. The answer must not be cached.
+//
+// A server whose configured role may not create roles has no such logins: the URL then has the configured role, and
+// only administrators and service keys get it.
 //
 // Corresponds with GET /api/v1/admin/branches/{id}/connection (the `GetBranchConnection` operationId).
 func (c *Client) GetBranchConnection(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*http.Response, error) {
 	req, err := NewGetBranchConnectionRequest(c.Server, id)
+	if err != nil {
+		return nil, err
+	}
+	req = req.WithContext(ctx)
+	if err := c.applyEditors(ctx, req, reqEditors); err != nil {
+		return nil, err
+	}
+	return c.Client.Do(req)
+}
+
+// RotateBranchCredentials Give a branch's database role a new password
+//
+// The old password is invalid at once and the sessions that used it are closed. Allowed to whoever may read the
+// connection. The answer must not be cached. `503` where the server has no role for this branch alone.
+//
+// Corresponds with POST /api/v1/admin/branches/{id}/credentials/rotate (the `RotateBranchCredentials` operationId).
+func (c *Client) RotateBranchCredentials(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*http.Response, error) {
+	req, err := NewRotateBranchCredentialsRequest(c.Server, id)
 	if err != nil {
 		return nil, err
 	}
@@ -9506,6 +9548,40 @@ func NewGetBranchConnectionRequest(server string, id BranchRef) (*http.Request, 
 	}
 
 	req, err := http.NewRequest(http.MethodGet, queryURL.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+
+	return req, nil
+}
+
+// NewRotateBranchCredentialsRequest constructs an http.Request for the RotateBranchCredentials method
+func NewRotateBranchCredentialsRequest(server string, id BranchRef) (*http.Request, error) {
+	var err error
+
+	var pathParam0 string
+
+	pathParam0, err = runtime.StyleParamWithOptions("simple", false, "id", id, runtime.StyleParamOptions{ParamLocation: runtime.ParamLocationPath, Type: "string", Format: ""})
+	if err != nil {
+		return nil, err
+	}
+
+	serverURL, err := url.Parse(server)
+	if err != nil {
+		return nil, err
+	}
+
+	operationPath := fmt.Sprintf("/api/v1/admin/branches/%s/credentials/rotate", pathParam0)
+	if operationPath[0] == '/' {
+		operationPath = "." + operationPath
+	}
+
+	queryURL, err := serverURL.Parse(operationPath)
+	if err != nil {
+		return nil, err
+	}
+
+	req, err := http.NewRequest(http.MethodPost, queryURL.String(), nil)
 	if err != nil {
 		return nil, err
 	}
@@ -15003,12 +15079,30 @@ type ClientWithResponsesInterface interface {
 
 	// GetBranchConnectionWithResponse How to connect to a branch's database
 	//
-	// A libpq URL with password, for administrators and service keys only. The answer must not be cached.
+	// A libpq URL with password. Each branch, and main, has a database role of its own: it connects to this database
+	// only, and acts as the owner of the schemas and objects in it. The role and its password stay the same when the
+	// branch is reset; `POST …/credentials/rotate` changes the password.
+	//
+	// For those with `admin` access to the branch, and for administrators and service keys; main's for the latter two
+	// only. Client keys and tokens with scopes get none. The answer must not be cached.
+	//
+	// A server whose configured role may not create roles has no such logins: the URL then has the configured role, and
+	// only administrators and service keys get it.
 	//
 	// Returns a wrapper object for the known response body format(s).
 	//
 	// Corresponds with GET /api/v1/admin/branches/{id}/connection (the `GetBranchConnection` operationId).
 	GetBranchConnectionWithResponse(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*GetBranchConnectionResponse, error)
+
+	// RotateBranchCredentialsWithResponse Give a branch's database role a new password
+	//
+	// The old password is invalid at once and the sessions that used it are closed. Allowed to whoever may read the
+	// connection. The answer must not be cached. `503` where the server has no role for this branch alone.
+	//
+	// Returns a wrapper object for the known response body format(s).
+	//
+	// Corresponds with POST /api/v1/admin/branches/{id}/credentials/rotate (the `RotateBranchCredentials` operationId).
+	RotateBranchCredentialsWithResponse(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*RotateBranchCredentialsResponse, error)
 
 	// ResetBranchWithResponse Bring a branch back to its parent's present state
 	//
@@ -18181,6 +18275,117 @@ func (r GetBranchConnectionResponse) StatusCode() int {
 
 // ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
 func (r GetBranchConnectionResponse) ContentType() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Header.Get("Content-Type")
+	}
+	return ""
+}
+
+// RotateBranchCredentialsResponse200Headers the declared response headers of an HTTP 200 response for RotateBranchCredentials
+type RotateBranchCredentialsResponse200Headers struct {
+	CacheControl string
+}
+
+// RotateBranchCredentialsResponse401Headers the declared response headers of an HTTP 401 response for RotateBranchCredentials
+type RotateBranchCredentialsResponse401Headers struct {
+	WWWAuthenticate string
+}
+
+// RotateBranchCredentialsResponse503Headers the declared response headers of an HTTP 503 response for RotateBranchCredentials
+type RotateBranchCredentialsResponse503Headers struct {
+	RetryAfter int
+}
+
+type RotateBranchCredentialsResponse struct {
+	Body         []byte
+	HTTPResponse *http.Response
+	// JSON200 the response for an HTTP 200 `application/json` response
+	JSON200 *BranchConnection
+	// JSON400 the response for an HTTP 400 `application/json` response
+	JSON400 *BadRequest
+	// JSON401 the response for an HTTP 401 `application/json` response
+	JSON401 *Unauthorized
+	// JSON403 the response for an HTTP 403 `application/json` response
+	JSON403 *Forbidden
+	// JSON404 the response for an HTTP 404 `application/json` response
+	JSON404 *BranchNotFound
+	// JSON409 the response for an HTTP 409 `application/json` response
+	JSON409 *Conflict
+	// JSON503 the response for an HTTP 503 `application/json` response
+	JSON503 *Unavailable
+	// JSONDefault the response for an HTTP default `application/json` response
+	JSONDefault *Failure
+	// Headers200 the parsed response headers for an HTTP 200 response
+	Headers200 *RotateBranchCredentialsResponse200Headers
+	// Headers401 the parsed response headers for an HTTP 401 response
+	Headers401 *RotateBranchCredentialsResponse401Headers
+	// Headers503 the parsed response headers for an HTTP 503 response
+	Headers503 *RotateBranchCredentialsResponse503Headers
+}
+
+// GetJSON200 returns the response for an HTTP 200 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON200() *BranchConnection {
+	return r.JSON200
+}
+
+// GetJSON400 returns the response for an HTTP 400 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON400() *BadRequest {
+	return r.JSON400
+}
+
+// GetJSON401 returns the response for an HTTP 401 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON401() *Unauthorized {
+	return r.JSON401
+}
+
+// GetJSON403 returns the response for an HTTP 403 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON403() *Forbidden {
+	return r.JSON403
+}
+
+// GetJSON404 returns the response for an HTTP 404 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON404() *BranchNotFound {
+	return r.JSON404
+}
+
+// GetJSON409 returns the response for an HTTP 409 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON409() *Conflict {
+	return r.JSON409
+}
+
+// GetJSON503 returns the response for an HTTP 503 `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSON503() *Unavailable {
+	return r.JSON503
+}
+
+// GetJSONDefault returns the response for an HTTP default `application/json` response
+func (r RotateBranchCredentialsResponse) GetJSONDefault() *Failure {
+	return r.JSONDefault
+}
+
+// GetBody returns the raw response body bytes
+func (r RotateBranchCredentialsResponse) GetBody() []byte {
+	return r.Body
+}
+
+// Status returns HTTPResponse.Status
+func (r RotateBranchCredentialsResponse) Status() string {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.Status
+	}
+	return http.StatusText(0)
+}
+
+// StatusCode returns HTTPResponse.StatusCode
+func (r RotateBranchCredentialsResponse) StatusCode() int {
+	if r.HTTPResponse != nil {
+		return r.HTTPResponse.StatusCode
+	}
+	return 0
+}
+
+// ContentType is a convenience method to retrieve the Content-Type value from the HTTP response headers
+func (r RotateBranchCredentialsResponse) ContentType() string {
 	if r.HTTPResponse != nil {
 		return r.HTTPResponse.Header.Get("Content-Type")
 	}
@@ -26774,7 +26979,15 @@ func (c *ClientWithResponses) ListBranchActivityWithResponse(ctx context.Context
 
 // GetBranchConnectionWithResponse How to connect to a branch's database
 //
-// A libpq URL with password, for administrators and service keys only. The answer must not be cached.
+// A libpq URL with password. Each branch, and main, has a database role of its own: it connects to this database
+// only, and acts as the owner of the schemas and objects in it. The role and its password stay the same when the
+// branch is reset; `POST …/credentials/rotate` changes the password.
+//
+// For those with `admin` access to the branch, and for administrators and service keys; main's for the latter two
+// only. Client keys and tokens with scopes get none. The answer must not be cached.
+//
+// A server whose configured role may not create roles has no such logins: the URL then has the configured role, and
+// only administrators and service keys get it.
 //
 // Returns a wrapper object for the known response body format(s).
 //
@@ -26785,6 +26998,22 @@ func (c *ClientWithResponses) GetBranchConnectionWithResponse(ctx context.Contex
 		return nil, err
 	}
 	return ParseGetBranchConnectionResponse(rsp)
+}
+
+// RotateBranchCredentialsWithResponse Give a branch's database role a new password
+//
+// The old password is invalid at once and the sessions that used it are closed. Allowed to whoever may read the
+// connection. The answer must not be cached. `503` where the server has no role for this branch alone.
+//
+// Returns a wrapper object for the known response body format(s).
+//
+// Corresponds with POST /api/v1/admin/branches/{id}/credentials/rotate (the `RotateBranchCredentials` operationId).
+func (c *ClientWithResponses) RotateBranchCredentialsWithResponse(ctx context.Context, id BranchRef, reqEditors ...RequestEditorFn) (*RotateBranchCredentialsResponse, error) {
+	rsp, err := c.RotateBranchCredentials(ctx, id, reqEditors...)
+	if err != nil {
+		return nil, err
+	}
+	return ParseRotateBranchCredentialsResponse(rsp)
 }
 
 // ResetBranchWithResponse Bring a branch back to its parent's present state
@@ -30544,6 +30773,114 @@ func ParseGetBranchConnectionResponse(rsp *http.Response) (*GetBranchConnectionR
 		response.Headers401 = &headers
 	case rsp.StatusCode == 503:
 		var headers GetBranchConnectionResponse503Headers
+		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
+			var value int
+			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.RetryAfter = value
+		}
+		response.Headers503 = &headers
+	}
+
+	return response, nil
+}
+
+// ParseRotateBranchCredentialsResponse parses an HTTP response from a RotateBranchCredentialsWithResponse call
+func ParseRotateBranchCredentialsResponse(rsp *http.Response) (*RotateBranchCredentialsResponse, error) {
+	bodyBytes, err := io.ReadAll(rsp.Body)
+	defer func() { _ = rsp.Body.Close() }()
+	if err != nil {
+		return nil, err
+	}
+
+	response := &RotateBranchCredentialsResponse{
+		Body:         bodyBytes,
+		HTTPResponse: rsp,
+	}
+
+	switch {
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 200:
+		var dest BranchConnection
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON200 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 400:
+		var dest BadRequest
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON400 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 401:
+		var dest Unauthorized
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON401 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 403:
+		var dest Forbidden
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON403 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 404:
+		var dest BranchNotFound
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON404 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 409:
+		var dest Conflict
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON409 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && rsp.StatusCode == 503:
+		var dest Unavailable
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSON503 = &dest
+
+	case strings.Contains(rsp.Header.Get("Content-Type"), "json") && true:
+		var dest Failure
+		if err := json.Unmarshal(bodyBytes, &dest); err != nil {
+			return nil, err
+		}
+		response.JSONDefault = &dest
+
+	}
+
+	switch {
+	case rsp.StatusCode == 200:
+		var headers RotateBranchCredentialsResponse200Headers
+		if values := rsp.Header.Values("Cache-Control"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "Cache-Control", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.CacheControl = value
+		}
+		response.Headers200 = &headers
+	case rsp.StatusCode == 401:
+		var headers RotateBranchCredentialsResponse401Headers
+		if values := rsp.Header.Values("WWW-Authenticate"); len(values) > 0 {
+			var value string
+			if err := runtime.BindStyledParameterWithOptions("simple", "WWW-Authenticate", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "string", Format: ""}); err != nil {
+				return nil, err
+			}
+			headers.WWWAuthenticate = value
+		}
+		response.Headers401 = &headers
+	case rsp.StatusCode == 503:
+		var headers RotateBranchCredentialsResponse503Headers
 		if values := rsp.Header.Values("Retry-After"); len(values) > 0 {
 			var value int
 			if err := runtime.BindStyledParameterWithOptions("simple", "Retry-After", values[0], &value, runtime.BindStyledParameterOptions{ParamLocation: runtime.ParamLocationHeader, Explode: false, Required: true, Type: "integer", Format: ""}); err != nil {

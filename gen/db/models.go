@@ -1174,6 +1174,16 @@ type BranchActivity struct {
 	CreatedAt  time.Time
 }
 
+// The roles that Bough creates for logging in to main and the branches, with their passwords.
+type DatabaseLogin struct {
+	Role string
+	// Encrypted, with the name of the role bound to it.
+	Password []byte
+	// False until the database server has the password: whoever needs it sets it first.
+	Applied   bool
+	RotatedAt time.Time
+}
+
 // What has happened, written in the transaction in which it happened. payload is the body that is sent.
 type Event struct {
 	ID        uuid.UUID

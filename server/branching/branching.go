@@ -46,13 +46,18 @@ var (
 	ErrResetFailed    = fault.New(fault.Conflict, "reset_failed", "the parent could not be cloned; the branch is as it was")
 	ErrKeyReused      = fault.New(fault.Conflict, "idempotency_key_reused", "the Idempotency-Key came with another request before")
 	ErrGrantNotFound  = fault.New(fault.NotFound, "not_found", "the user has no grant on the branch")
-	errNeedsConnector = auth.ErrDenied.Msgf("connection strings are for administrators who signed in and for service keys: no scope includes all that one can do with them")
+	errNeedsConnector = auth.ErrDenied.Msgf("connection strings of main are for administrators and service keys")
+	errNarrowed       = auth.ErrDenied.Msgf("client keys and tokens with scopes get no connection strings").WithHint("sign in, or use a service key")
+	errSharedLogin    = auth.ErrDenied.Msgf("connection strings are for administrators and service keys: the server has no logins that reach one branch only")
 )
 
 // Engine makes, swaps and drops databases. *postgres.Cluster is one; tests have another that fails where they want.
 type Engine interface {
 	Main() string
-	URL(database string) (string, error)
+	Isolated() bool
+	LoginURL(ctx context.Context, branch uuid.UUID, database string) (string, error)
+	RotateLogin(ctx context.Context, branch uuid.UUID, database string) (string, error)
+	DropLogin(ctx context.Context, branch uuid.UUID) error
 	Clone(ctx context.Context, r postgres.CloneRequest) (postgres.CloneResult, error)
 	CheckRoom(ctx context.Context, database string, schemaOnly bool) error
 	GuardSpace(ctx context.Context, what string, do func(ctx context.Context) error) error

@@ -55,7 +55,7 @@ func (s *Service) runClone(ctx context.Context, b Branch) error {
 	if b.DataCloneMode == db.DataCloneModeSeedData {
 		s.phase(ctx, b, "seeding")
 		err := s.engine.GuardSpace(ctx, "the seeding", func(ctx context.Context) error {
-			seeded, err = s.seed(ctx, request.Target)
+			seeded, err = s.seed(ctx, b.ID, request.Target)
 			return err
 		})
 		if err != nil {
@@ -274,6 +274,9 @@ func (s *Service) runDelete(ctx context.Context, b Branch) error {
 	if err := s.engine.DropImage(ctx, b.ID); err != nil {
 		return err
 	}
+	if err := s.engine.DropLogin(ctx, b.ID); err != nil {
+		return err
+	}
 	faultPoint(b, "dropped")
 	return pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		q := db.New(tx)
@@ -308,14 +311,14 @@ type seedFile struct {
 	SHA256 string `json:"sha256"`
 }
 
-// seed runs the seed files in the order of their names, each in one transaction.
-func (s *Service) seed(ctx context.Context, database string) ([]seedFile, error) {
+// seed runs the seed files in the order of their names, each in one transaction, as the branch's login.
+func (s *Service) seed(ctx context.Context, branch uuid.UUID, database string) ([]seedFile, error) {
 	names, err := filepath.Glob(filepath.Join(s.cfg.SeedPath, "*.sql"))
 	if err != nil {
 		return nil, permanentError{err}
 	}
 	sort.Strings(names)
-	url, err := s.engine.URL(database)
+	url, err := s.engine.LoginURL(ctx, branch, database)
 	if err != nil {
 		return nil, err
 	}

@@ -110,22 +110,61 @@ func (s *Service) PoolStats(ctx context.Context, p *auth.Principal) (map[string]
 	}
 }
 
-// Connection returns a libpq URL of a branch's database, for administrators and service keys.
+// Connection returns a libpq URL of a branch's database. Its login reaches this database only, and stays the same when the
+// branch is reset.
 func (s *Service) Connection(ctx context.Context, p *auth.Principal, ref string) (string, error) {
 	if err := s.mayRead(p); err != nil {
 		return "", err
 	}
-	b, err := s.Find(ctx, p, ref, db.AccessLevelRead)
+	b, err := s.connectable(ctx, p, ref)
 	if err != nil {
 		return "", err
 	}
-	if !p.Unbound() {
-		return "", errNeedsConnector
+	return s.engine.LoginURL(ctx, b.ID, b.DatabaseName)
+}
+
+// RotateCredentials gives the login of a branch a new password, ends its sessions, and returns the new URL.
+func (s *Service) RotateCredentials(ctx context.Context, p *auth.Principal, ref string) (string, error) {
+	if err := s.mayWrite(p); err != nil {
+		return "", err
+	}
+	b, err := s.connectable(ctx, p, ref)
+	if err != nil {
+		return "", err
+	}
+	url, err := s.engine.RotateLogin(ctx, b.ID, b.DatabaseName)
+	if err != nil {
+		return "", err
+	}
+	details := map[string]any{"credentials": "rotated"}
+	return url, record(ctx, db.New(s.pool), b.ID, db.BranchActionUpdated, p.Actor(), db.ActivityStatusSuccess, 0, details)
+}
+
+// connectable finds a branch to whose database the caller may have a login: that of main administrators and service keys,
+// that of a branch also those with admin access to it. What a key or token with scopes may do ends at the API.
+func (s *Service) connectable(ctx context.Context, p *auth.Principal, ref string) (Branch, error) {
+	b, err := s.Find(ctx, p, ref, db.AccessLevelRead)
+	if err != nil {
+		return Branch{}, err
+	}
+	if p.Scopes != nil {
+		return Branch{}, errNarrowed
+	}
+	switch {
+	case p.Admin:
+	case b.IsMain:
+		return Branch{}, errNeedsConnector
+	case !s.engine.Isolated():
+		return Branch{}, errSharedLogin
+	default:
+		if err := s.authorize(ctx, db.New(s.pool), p, b, db.AccessLevelAdmin, ref); err != nil {
+			return Branch{}, err
+		}
 	}
 	if b.Status != db.BranchStatusReady && b.Status != db.BranchStatusResetting {
-		return "", busy(b)
+		return Branch{}, busy(b)
 	}
-	return s.engine.URL(b.DatabaseName)
+	return b, nil
 }
 
 // Access lists the grants on a branch.

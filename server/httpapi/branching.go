@@ -190,6 +190,17 @@ func (a *API) GetBranchConnection(ctx context.Context, r api.GetBranchConnection
 	}, nil
 }
 
+// RotateBranchCredentials gives a branch's database role a new password.
+func (a *API) RotateBranchCredentials(ctx context.Context, r api.RotateBranchCredentialsRequestObject) (api.RotateBranchCredentialsResponseObject, error) {
+	url, err := a.Branches.RotateCredentials(ctx, auth.FromContext(ctx), r.ID)
+	if err != nil {
+		return nil, err
+	}
+	return api.RotateBranchCredentials200JSONResponse{
+		Body: api.BranchConnection{URL: url}, Headers: api.RotateBranchCredentials200ResponseHeaders{CacheControl: "no-store"},
+	}, nil
+}
+
 // ListBranchAccess lists the grants on a branch.
 func (a *API) ListBranchAccess(ctx context.Context, r api.ListBranchAccessRequestObject) (api.ListBranchAccessResponseObject, error) {
 	grants, err := a.Branches.Access(ctx, auth.FromContext(ctx), r.ID)

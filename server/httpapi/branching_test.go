@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -313,7 +314,9 @@ func TestAccess(t *testing.T) {
 	must[*client.GetBranchResponse](t, 200)(otherClient.GetBranchWithResponse(t.Context(), "mine"))
 	must[*client.DeleteBranchResponse](t, 403)(otherClient.DeleteBranchWithResponse(t.Context(), "mine", nil))
 	must[*client.ResetBranchResponse](t, 403)(otherClient.ResetBranchWithResponse(t.Context(), "mine"))
-	must[*client.GetBranchConnectionResponse](t, 403)(ownerClient.GetBranchConnectionWithResponse(t.Context(), "mine"))
+	must[*client.GetBranchConnectionResponse](t, 403)(otherClient.GetBranchConnectionWithResponse(t.Context(), "mine"))
+	must[*client.GetBranchConnectionResponse](t, 200)(ownerClient.GetBranchConnectionWithResponse(t.Context(), "mine"))
+	must[*client.GetBranchConnectionResponse](t, 403)(ownerClient.GetBranchConnectionWithResponse(t.Context(), "main"))
 	diff(t, "schema with read", 201, status(otherClient, schemaOnly("copy", &mine.ID)))
 	diff(t, "data with read", 403, status(otherClient, client.CreateBranchRequest{Name: "copy2", ParentBranchID: &mine.ID, DataCloneMode: full("x").DataCloneMode}))
 
@@ -327,6 +330,43 @@ func TestAccess(t *testing.T) {
 	admin := s.Admin(t, uuid.New())
 	must[*client.GetBranchConnectionResponse](t, 200)(admin.GetBranchConnectionWithResponse(t.Context(), "mine"))
 	create(t, admin, full("of admin"))
+}
+
+// A connection string is given to a person or a service key, never to a key with scopes, whoever made it.
+func TestConnectionStringsAreNotForKeysWithScopes(t *testing.T) {
+	t.Parallel()
+	s := servertest.Start(t)
+	service, id := s.Service(t), uuid.New()
+	admin := s.Admin(t, id)
+	create(t, admin, full("demo"))
+	must[*client.GrantBranchAccessResponse](t, 200)(service.GrantBranchAccessWithResponse(t.Context(), "main", id, client.GrantAccessRequest{Level: client.AccessLevelAdmin}))
+	for _, more := range [][]client.Scope{{}, {client.ScopeWriteBranches}, {client.ScopeWriteBranches, client.ScopeWriteSchema}} {
+		key := must[*client.CreateKeyResponse](t, 201)(admin.CreateKeyWithResponse(t.Context(),
+			client.CreateKeyRequest{Type: client.KeyTypeClient, Name: "narrow", Scopes: scopes(append(more, client.ScopeReadBranches)...)})).JSON201
+		narrow := s.Client(t, client.WithClientKey(key.Key))
+		for _, ref := range []string{"main", "demo"} {
+			must[*client.GetBranchConnectionResponse](t, 403)(narrow.GetBranchConnectionWithResponse(t.Context(), ref))
+			must[*client.RotateBranchCredentialsResponse](t, 403)(narrow.RotateBranchCredentialsWithResponse(t.Context(), ref))
+		}
+	}
+	user := s.User(t, uuid.New())
+	must[*client.RotateBranchCredentialsResponse](t, 404)(user.RotateBranchCredentialsWithResponse(t.Context(), "demo"))
+	must[*client.RotateBranchCredentialsResponse](t, 401)(s.Client(t).RotateBranchCredentialsWithResponse(t.Context(), "demo"))
+
+	before := database(t, admin, "demo")
+	diff(t, "the URL after a reset", before, func() string {
+		must[*client.ResetBranchResponse](t, 200)(service.ResetBranchWithResponse(t.Context(), "demo"))
+		return database(t, service, "demo")
+	}())
+	rotated := must[*client.RotateBranchCredentialsResponse](t, 200)(admin.RotateBranchCredentialsWithResponse(t.Context(), "demo"))
+	diff(t, "the URL after a rotation", rotated.JSON200.URL, database(t, service, "demo"))
+	if rotated.JSON200.URL == before || rotated.HTTPResponse.Header.Get("Cache-Control") != "no-store" {
+		t.Errorf("rotated to %s, cached %q", rotated.JSON200.URL, rotated.HTTPResponse.Header.Get("Cache-Control"))
+	}
+	diff(t, "rows by the new URL", 1, servertest.Value[int](t, rotated.JSON200.URL, "select 1"))
+	if got := servertest.Value[string](t, rotated.JSON200.URL, "select session_user::text || ' ' || current_user"); !regexp.MustCompile(`^bough_[0-9a-f]{8}_[0-9a-f]{12} bough_[0-9a-f]{8}_owner$`).MatchString(got) {
+		t.Errorf("it acts as %s", got)
+	}
 }
 
 func TestUsersMayBranchMainWhereItIsOpen(t *testing.T) {

@@ -12,9 +12,11 @@ type builtin struct {
 	items []*item // in order
 }
 
-// newBuiltin returns a schema without what exists in the target. role is the one
-// that will own what it creates.
-func newBuiltin(cat *catalog, existing map[string][]string, role string) (*builtin, error) {
+// newBuiltin returns a schema without what exists in the target, or was
+// prepared there. role is the one that will own what it creates. privileges
+// tells whether it sets those of members of extensions and of the system's
+// objects.
+func newBuiltin(cat *catalog, existing map[string][]string, prepared []string, role string, privileges bool) (*builtin, error) {
 	if names := cat.unsupported(); len(names) > 0 {
 		return nil, &UnsupportedError{Objects: names}
 	}
@@ -24,6 +26,15 @@ func newBuiltin(cat *catalog, existing map[string][]string, role string) (*built
 	}
 	b := &builtin{}
 	for _, it := range sorted {
+		if it.kind == "privileges" && !privileges {
+			continue
+		}
+		if slices.Contains(prepared, it.String()) {
+			if it.kind == "extension" {
+				continue
+			}
+			it.create = nil
+		}
 		if there, ok := existing[it.String()]; !ok || !slices.Equal(there, it.statements()) {
 			if !ok && it.owner == role {
 				it.after = slices.DeleteFunc(it.after, func(s string) bool { return s == it.ownedBy })

@@ -74,15 +74,16 @@ type catalog struct {
 
 // reader fills a catalog.
 type reader struct {
-	ctx  context.Context
-	conn *pgx.Conn
+	ctx   context.Context
+	conn  *pgx.Conn
+	owner string // of everything, whoever owns it; "" tells the real owners
 	*catalog
 }
 
 // readCatalog reads the whole catalog. The settings of scratchSettings are in
-// force on conn.
-func readCatalog(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	r := reader{ctx, conn, &catalog{at: map[addr]*item{}, part: map[addr]addr{}, members: map[addr]addr{}}}
+// force on conn. owner, if not empty, stands for the owners of everything.
+func readCatalog(ctx context.Context, conn *pgx.Conn, owner string) (*catalog, error) {
+	r := reader{ctx, conn, owner, &catalog{at: map[addr]*item{}, part: map[addr]addr{}, members: map[addr]addr{}}}
 	for _, read := range []func() error{
 		r.readParts,
 		r.readSchemas, r.readTypes, r.readRoutines, r.readOperators, r.readTextSearch, r.readForeign,

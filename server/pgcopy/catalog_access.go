@@ -13,7 +13,7 @@ import (
 // readOwners reads who owns what.
 func (r *reader) readOwners() error {
 	rows, err := r.conn.Query(r.ctx, `
-		select o.class::oid, o.id, pg_get_userbyid(o.owner)::text, format('alter %s %s owner to %I', `+keyword+`, i.identity, pg_get_userbyid(o.owner))
+		select o.class::oid, o.id, w.name, format('alter %s %s owner to %I', `+keyword+`, i.identity, w.name)
 		from (
 			select 'pg_class'::regclass, oid, relowner from pg_class where relkind in ('r', 'p', 'f', 'v', 'm', 'S')
 			union all select 'pg_type'::regclass, oid, typowner from pg_type
@@ -28,8 +28,8 @@ func (r *reader) readOwners() error {
 			union all select 'pg_event_trigger'::regclass, oid, evtowner from pg_event_trigger
 			union all select 'pg_foreign_data_wrapper'::regclass, oid, fdwowner from pg_foreign_data_wrapper
 			union all select 'pg_foreign_server'::regclass, oid, srvowner from pg_foreign_server
-		) o (class, id, owner), pg_identify_object(o.class, o.id, 0) i
-		where o.id >= 16384 or (o.class = 'pg_namespace'::regclass and o.id = 2200) -- public, or how it is called now`)
+		) o (class, id, owner), pg_identify_object(o.class, o.id, 0) i, coalesce(nullif($1, ''), pg_get_userbyid(o.owner)::text) w (name)
+		where o.id >= 16384 or (o.class = 'pg_namespace'::regclass and o.id = 2200) -- public, or how it is called now`, r.owner)
 	if err != nil {
 		return err
 	}
@@ -150,7 +150,7 @@ func (r *reader) readPrivileges() error {
 		)
 		select class::oid, id, id = 2200 or id >= 16384, target,
 			case when sub > 0 then (select quote_ident(attname) from pg_attribute where attrelid = id and attnum = sub) end,
-			quote_ident(pg_get_userbyid(owner)), `+exploded("base")+`, `+exploded("acl")+`
+			quote_ident(coalesce(nullif($1, ''), pg_get_userbyid(owner))), `+exploded("base", "owner")+`, `+exploded("acl", "owner")+`
 		from acls, lateral (select case type
 			when 's' then 'sequence ' || id::regclass
 			when 'n' then 'schema ' || id::regnamespace
@@ -161,7 +161,7 @@ func (r *reader) readPrivileges() error {
 			when 'l' then (select format('language %I', lanname) from pg_language where oid = id)
 			else 'table ' || id::regclass end) t (target)
 		where acl <> base
-		order by class, target, sub`)
+		order by class, target, sub`, r.owner)
 	if err != nil {
 		return err
 	}
@@ -198,10 +198,14 @@ func (r *reader) readPrivileges() error {
 	return err
 }
 
-// exploded is an expression for an ACL as an array of grants.
-func exploded(acl string) string {
-	return `(select coalesce(jsonb_agg(jsonb_build_object('Grantor', quote_ident(pg_get_userbyid(e.grantor)),
-		'Grantee', case e.grantee when 0 then 'public' else quote_ident(pg_get_userbyid(e.grantee)) end,
+// exploded is an expression for an ACL as an array of grants. The object's owner
+// goes by the name of the parameter $1, unless that is empty.
+func exploded(acl, owner string) string {
+	name := func(role string) string {
+		return `quote_ident(case when ` + role + ` = ` + owner + ` then coalesce(nullif($1, ''), pg_get_userbyid(` + role + `)) else pg_get_userbyid(` + role + `) end)`
+	}
+	return `(select coalesce(jsonb_agg(jsonb_build_object('Grantor', ` + name("e.grantor") + `,
+		'Grantee', case e.grantee when 0 then 'public' else ` + name("e.grantee") + ` end,
 		'Privilege', e.privilege_type, 'Grantable', e.is_grantable)), '[]') from aclexplode(` + acl + `) e)`
 }
 
@@ -280,13 +284,14 @@ func grants(target, columns, owner string, base, acl []grant) []string {
 func (r *reader) readDefaultPrivileges() error {
 	rows, err := r.conn.Query(r.ctx, `
 		select format('%s%s', owner, ' in schema ' || schema), kind, schema, owner,
-			case when schema is null then `+exploded("acldefault(case type when 'S' then 's' else type end, defaclrole)")+` else '[]' end, `+exploded("defaclacl")+`
+			case when schema is null then `+exploded("acldefault(case type when 'S' then 's' else type end, defaclrole)", "defaclrole")+` else '[]' end, `+exploded("defaclacl", "defaclrole")+`
 		from (
 			select d.*, d.defaclobjtype as type, quote_ident(pg_get_userbyid(d.defaclrole)) as owner, nullif(d.defaclnamespace, 0)::regnamespace::text as schema,
 				case d.defaclobjtype when 'r' then 'tables' when 'S' then 'sequences' when 'f' then 'functions' when 'T' then 'types'
 					when 'n' then 'schemas' when 'L' then 'large objects' end as kind
 			from pg_default_acl d
-		) d`)
+			where $1 in ('', pg_get_userbyid(d.defaclrole)::text)
+		) d`, r.owner)
 	if err != nil {
 		return err
 	}

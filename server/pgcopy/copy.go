@@ -102,9 +102,9 @@ func (c *copier) run(ctx context.Context) error {
 	}
 	var schema schema
 	if c.PGDump != "" {
-		schema = newDumped(view.pre, view.post, cat, c.LeaveOut)
+		schema = newDumped(view.pre, view.post, cat, c.LeaveOut, c.Prepared)
 	} else {
-		schema, err = newBuiltin(cat, existing, c.targetRole)
+		schema, err = newBuiltin(cat, existing, c.Prepared, c.targetRole, c.Grant == nil)
 	}
 	if err != nil {
 		return err
@@ -142,6 +142,9 @@ func (c *copier) run(ctx context.Context) error {
 	if err := schema.last(ctx, main); err != nil {
 		return err
 	}
+	if err := c.grant(ctx, cat, existing); err != nil {
+		return err
+	}
 	c.report(PhaseVerify)
 	if err := c.verify(ctx, main, view); err != nil {
 		return err
@@ -149,9 +152,26 @@ func (c *copier) run(ctx context.Context) error {
 	return analyze(ctx, main)
 }
 
+// grant has those privileges set that the target's sessions may not set.
+func (c *copier) grant(ctx context.Context, cat *catalog, existing map[string][]string) error {
+	if c.Grant == nil {
+		return nil
+	}
+	var statements []string
+	for _, it := range cat.items {
+		if it.kind == "privileges" && !slices.Equal(existing[it.String()], it.statements()) {
+			statements = append(statements, it.statements()...)
+		}
+	}
+	if len(statements) == 0 {
+		return nil
+	}
+	return c.Grant(ctx, statements)
+}
+
 // read reads a catalog without what is left out.
 func (c *copier) read(ctx context.Context, conn *pgx.Conn) (*catalog, error) {
-	cat, err := readCatalog(ctx, conn)
+	cat, err := readCatalog(ctx, conn, c.Owner)
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +216,7 @@ func (c *copier) readTarget(ctx context.Context, target *pgx.Conn) (map[string][
 	existing := map[string][]string{}
 	for _, it := range cat.items {
 		name := it.String()
-		if name != "schema public" && name != "extension plpgsql" && it.kind != "privileges" {
+		if name != "schema public" && name != "extension plpgsql" && it.kind != "privileges" && !slices.Contains(c.Prepared, name) {
 			return nil, fmt.Errorf("the target database is not empty, it has the %s", name)
 		}
 		existing[name] = it.statements()

@@ -21,17 +21,18 @@ var (
 		`standard_conforming_strings|check_function_bodies|xmloption|client_min_messages|row_security) |SELECT pg_catalog\.set_config\('search_path')`)
 	// Materialised views are refreshed in the end, passwords for other
 	// servers are not copied.
-	leftOut       = regexp.MustCompile(`^(REFRESH MATERIALIZED VIEW|CREATE USER MAPPING) `)
-	eventTrigger  = regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON) EVENT TRIGGER `)
-	extension     = regexp.MustCompile(`^CREATE EXTENSION IF NOT EXISTS (` + identifier + `) `)
-	createSchema  = regexp.MustCompile(`^CREATE SCHEMA (` + identifier + `)$`)
-	sessionRole   = regexp.MustCompile(`^SET SESSION AUTHORIZATION (.*)$`)
-	tablespace    = regexp.MustCompile(`^SET default_tablespace = (.*)$`)
-	createIndex   = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX ` + identifier + ` ON (?:ONLY )?(` + qualified + `) USING `)
-	addKey        = regexp.MustCompile(`^ALTER TABLE (?:ONLY )?(` + qualified + `)\s+ADD CONSTRAINT ` + identifier + ` (?:PRIMARY KEY|UNIQUE|EXCLUDE) `)
-	addForeignKey = regexp.MustCompile(`^ALTER TABLE (?:ONLY )?(` + qualified + `)\s+ADD CONSTRAINT ` + identifier + ` FOREIGN KEY \(.*\) REFERENCES (` + qualified + `)\(`)
-	columnOption  = regexp.MustCompile(`^(ALTER (?:FOREIGN TABLE|TABLE|MATERIALIZED VIEW) (?:ONLY )?` + qualified + ` ALTER COLUMN ` + identifier + ` SET) \((.*)\)$`)
-	follower      = regexp.MustCompile(`^(ALTER INDEX |COMMENT ON (INDEX|CONSTRAINT) |ALTER TABLE (ONLY )?` + qualified + `\s+(CLUSTER ON|REPLICA IDENTITY) )`)
+	leftOut          = regexp.MustCompile(`^(REFRESH MATERIALIZED VIEW|CREATE USER MAPPING) `)
+	eventTrigger     = regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON) EVENT TRIGGER `)
+	extensionComment = regexp.MustCompile(`^COMMENT ON EXTENSION (` + identifier + `) IS `)
+	extension        = regexp.MustCompile(`^CREATE EXTENSION IF NOT EXISTS (` + identifier + `) `)
+	createSchema     = regexp.MustCompile(`^CREATE SCHEMA (` + identifier + `)$`)
+	sessionRole      = regexp.MustCompile(`^SET SESSION AUTHORIZATION (.*)$`)
+	tablespace       = regexp.MustCompile(`^SET default_tablespace = (.*)$`)
+	createIndex      = regexp.MustCompile(`^CREATE (?:UNIQUE )?INDEX ` + identifier + ` ON (?:ONLY )?(` + qualified + `) USING `)
+	addKey           = regexp.MustCompile(`^ALTER TABLE (?:ONLY )?(` + qualified + `)\s+ADD CONSTRAINT ` + identifier + ` (?:PRIMARY KEY|UNIQUE|EXCLUDE) `)
+	addForeignKey    = regexp.MustCompile(`^ALTER TABLE (?:ONLY )?(` + qualified + `)\s+ADD CONSTRAINT ` + identifier + ` FOREIGN KEY \(.*\) REFERENCES (` + qualified + `)\(`)
+	columnOption     = regexp.MustCompile(`^(ALTER (?:FOREIGN TABLE|TABLE|MATERIALIZED VIEW) (?:ONLY )?` + qualified + ` ALTER COLUMN ` + identifier + ` SET) \((.*)\)$`)
+	follower         = regexp.MustCompile(`^(ALTER INDEX |COMMENT ON (INDEX|CONSTRAINT) |ALTER TABLE (ONLY )?` + qualified + `\s+(CLUSTER ON|REPLICA IDENTITY) )`)
 )
 
 const (
@@ -40,8 +41,8 @@ const (
 )
 
 // newDumped sorts out the statements of the two sections of a dump. leaveOut
-// are the objects to do without.
-func newDumped(pre, post string, cat *catalog, leaveOut []string) *dumped {
+// are the objects to do without, prepared those that the target has.
+func newDumped(pre, post string, cat *catalog, leaveOut, prepared []string) *dumped {
 	extensions, schemas := map[string]string{}, map[string][]string{}
 	for _, it := range cat.items {
 		switch it.kind {
@@ -55,6 +56,12 @@ func newDumped(pre, post string, cat *catalog, leaveOut []string) *dumped {
 	unwanted := about(leaveOut)
 	for i, script := range []string{pre, post} {
 		for _, statement := range splitScript(script) {
+			if slices.ContainsFunc([]*regexp.Regexp{extension, extensionComment, createSchema}, func(r *regexp.Regexp) bool {
+				m := r.FindStringSubmatch(statement)
+				return m != nil && slices.Contains(prepared, preparedKind(r)+m[1])
+			}) {
+				continue
+			}
 			if m := extension.FindStringSubmatch(statement); m != nil && extensions[m[1]] != "" {
 				statement = extensions[m[1]] // with the version
 			}
@@ -178,6 +185,14 @@ func about(objects []string) *regexp.Regexp {
 		names[i] = strings.ToUpper(o[:at]) + `(?:IF NOT EXISTS )?` + regexp.QuoteMeta(o[at:])
 	}
 	return regexp.MustCompile(`^(CREATE|ALTER|COMMENT ON|(GRANT|REVOKE) \w+ ON) (` + strings.Join(names, "|") + `)(\s|$)`)
+}
+
+// preparedKind is the kind of object that the expression finds.
+func preparedKind(r *regexp.Regexp) string {
+	if r == createSchema {
+		return "schema "
+	}
+	return "extension "
 }
 
 // plainSteps makes each statement a step.

@@ -13,7 +13,7 @@ import (
 // Options say what [Copy] copies and how.
 type Options struct {
 	// Source is the database to copy. The role owns it and what is in it, or
-	// is a superuser.
+	// is a superuser; with an Owner, it may read all of it.
 	Source *pgx.ConnConfig
 
 	// Target is the database to copy into. It is empty, made from template0,
@@ -32,6 +32,20 @@ type Options struct {
 	// PGDump is the path of a pg_dump of at least the server's major version.
 	// If it is empty, the built-in schema reader is used.
 	PGDump string
+
+	// Owner, if not empty, is to own everything in the target, whoever owns it
+	// in the source. The target's sessions run as this role. Privileges of
+	// objects yet to be made are copied if they are this role's.
+	Owner string
+
+	// Grant executes the statements that set privileges of members of extensions
+	// and of the system's objects, which Owner may not. Without it, and with an
+	// Owner, they are not copied.
+	Grant func(ctx context.Context, statements []string) error
+
+	// Prepared are schemas and extensions that the target has already, or will
+	// have when it is copied, named as in LeaveOut.
+	Prepared []string
 
 	// LeaveOut are objects that are neither copied nor compared, as kind and
 	// identity with a space between: "event trigger audit". Nothing but each

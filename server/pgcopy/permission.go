@@ -57,17 +57,20 @@ func Check(ctx context.Context, o Options) (denied []Denied, unsupported []strin
 	}
 	// Privileges of the system's own objects can be told only beside those of a new database.
 	cat.items = slices.DeleteFunc(cat.items, func(it *item) bool { return it.kind == "privileges" })
-	_, denied, err = findDenied(ctx, conn, cat, nil)
+	_, denied, err = c.findDenied(ctx, conn, cat, nil)
 	return denied, cat.unsupported(), err
 }
 
-// findDenied returns the role and what it cannot create of a catalog. existing
-// is what is in every new database.
-func findDenied(ctx context.Context, conn *pgx.Conn, cat *catalog, existing map[string][]string) (role string, denied []Denied, err error) {
+// findDenied returns the role that creates and what it cannot create of a
+// catalog. existing is what is in every new database.
+func (c *copier) findDenied(ctx context.Context, conn *pgx.Conn, cat *catalog, existing map[string][]string) (role string, denied []Denied, err error) {
 	var super bool
 	var version int
 	err = conn.QueryRow(ctx, "select current_user, rolsuper, current_setting('server_version_num')::int from pg_roles where rolname = current_user").
 		Scan(&role, &super, &version)
+	if c.Owner != "" {
+		role, super = c.Owner, false
+	}
 	if err != nil || super {
 		return role, nil, err
 	}
@@ -76,7 +79,8 @@ func findDenied(ctx context.Context, conn *pgx.Conn, cat *catalog, existing map[
 		kind = "set"
 	}
 	var others []string // roles whose objects the role cannot create
-	err = conn.QueryRow(ctx, "select coalesce(array_agg(rolname::text), '{}') from pg_roles where not pg_has_role(current_user, oid, $1)", kind).Scan(&others)
+	// With an owner for everything, nothing is theirs in the copy.
+	err = conn.QueryRow(ctx, "select coalesce(array_agg(rolname::text), '{}') from pg_roles where $2 = '' and not pg_has_role(current_user, oid, $1)", kind, c.Owner).Scan(&others)
 	if err != nil {
 		return role, nil, err
 	}
@@ -104,7 +108,7 @@ func findDenied(ctx context.Context, conn *pgx.Conn, cat *catalog, existing map[
 	var a addr
 	var reason string
 	if _, err := pgx.ForEachRow(rows, []any{&a.class, &a.id, &reason}, func() error {
-		if it := cat.at[a]; it != nil {
+		if it := cat.at[a]; it != nil && !slices.Contains(c.Prepared, it.String()) {
 			reasons[it] = reason
 		}
 		return nil
@@ -119,7 +123,9 @@ func findDenied(ctx context.Context, conn *pgx.Conn, cat *catalog, existing map[
 		case "foreign-data wrapper", "operator class", "operator family", "access method", "text search parser", "text search template", "language":
 			reasons[it] = "can be created by superusers only"
 		case "privileges":
-			reasons[it] = "belong to an object of the system or an extension"
+			if c.Grant == nil {
+				reasons[it] = "belong to an object of the system or an extension"
+			}
 		}
 		if _, known := reasons[it]; !known && it.kind != "event trigger" && slices.Contains(others, it.owner) && it.String() != "schema public" {
 			reasons[it] = fmt.Sprintf("is owned by %s, which the role cannot SET ROLE to", it.owner)
@@ -175,8 +181,15 @@ func (c *catalog) leftOutRelations() []uint32 {
 // leave reports whether the caller wants to do without an object.
 func (c *copier) leave(it *item) bool { return slices.Contains(c.LeaveOut, it.String()) }
 
+// granted reports whether privileges on what is the system's or an extension's
+// are copied.
+func (c *copier) granted() bool { return c.Owner == "" || c.Grant != nil }
+
 // leaveOut removes from a catalog what the caller wants to do without.
 func (c *copier) leaveOut(cat *catalog) {
+	if !c.granted() {
+		cat.items = slices.DeleteFunc(cat.items, func(it *item) bool { return it.kind == "privileges" })
+	}
 	if len(c.LeaveOut) == 0 {
 		return
 	}

@@ -126,6 +126,9 @@ func (c *copier) dump(ctx context.Context, major int, section string) (string, e
 	if major >= 18 {
 		args = append(args, "--no-statistics")
 	}
+	if c.Owner != "" {
+		args = append(args, "--no-owner")
+	}
 	cmd := exec.CommandContext(ctx, c.PGDump, args...)
 	cmd.Env = c.dumpEnv()
 	cmd.WaitDelay = 2 * time.Second

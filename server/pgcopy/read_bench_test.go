@@ -37,7 +37,7 @@ func BenchmarkRead(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if _, err := readCatalog(b.Context(), conn); err != nil {
+				if _, err := readCatalog(b.Context(), conn, ""); err != nil {
 					b.Fatal(err)
 				}
 				conn.Close(b.Context())

@@ -67,7 +67,7 @@ type largeObject struct {
 // copyLargeObjects copies all large objects. They keep their numbers, which is
 // what rows refer to them by.
 func (c *copier) copyLargeObjects(ctx context.Context, source, target *pgx.Conn) error {
-	list, err := largeObjects(ctx, source)
+	list, err := largeObjects(ctx, source, c.Owner)
 	if err != nil {
 		return fmt.Errorf("listing large objects: %w", err)
 	}
@@ -138,14 +138,15 @@ func (c *copier) copyLongObject(ctx context.Context, source, target *pgx.Conn, i
 	}
 }
 
-// largeObjects lists the large objects in a database.
-func largeObjects(ctx context.Context, conn *pgx.Conn) ([]largeObject, error) {
+// largeObjects lists the large objects in a database. mapped, if not empty,
+// stands for their owners.
+func largeObjects(ctx context.Context, conn *pgx.Conn, mapped string) ([]largeObject, error) {
 	rows, err := conn.Query(ctx, `
-		select m.oid, quote_ident(pg_get_userbyid(m.lomowner)), quote_literal(d.description),
-			case when m.lomacl is not null then `+exploded("acldefault('L', m.lomowner)")+` end, case when m.lomacl is not null then `+exploded("m.lomacl")+` end
+		select m.oid, quote_ident(coalesce(nullif($1, ''), pg_get_userbyid(m.lomowner))), quote_literal(d.description),
+			case when m.lomacl is not null then `+exploded("acldefault('L', m.lomowner)", "m.lomowner")+` end, case when m.lomacl is not null then `+exploded("m.lomacl", "m.lomowner")+` end
 		from pg_largeobject_metadata m
 		left join pg_description d on d.classoid = 'pg_largeobject'::regclass and d.objoid = m.oid
-		order by m.oid`)
+		order by m.oid`, mapped)
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +171,7 @@ func largeObjects(ctx context.Context, conn *pgx.Conn) ([]largeObject, error) {
 
 // verifyLargeObjects compares the target's large objects with those copied.
 func (c *copier) verifyLargeObjects(ctx context.Context, target *pgx.Conn) error {
-	got, err := largeObjects(ctx, target)
+	got, err := largeObjects(ctx, target, c.Owner)
 	if err != nil {
 		return err
 	}

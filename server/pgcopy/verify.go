@@ -35,7 +35,7 @@ func (c *copier) verify(ctx context.Context, target *pgx.Conn, v *view) error {
 			return err
 		}
 	}
-	got, err := inventory.Read(ctx, target, false)
+	got, err := inventory.ReadOwned(ctx, target, c.Owner, c.granted())
 	if err != nil {
 		return err
 	}

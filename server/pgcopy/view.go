@@ -84,7 +84,7 @@ func (c *copier) lookOnce(ctx context.Context, v *view, existing map[string][]st
 	}
 	g.Go(func() (err error) {
 		if v.catalog, err = c.read(ctx, v.leader); err == nil {
-			v.role, v.denied, err = findDenied(ctx, v.leader, v.catalog, existing)
+			v.role, v.denied, err = c.findDenied(ctx, v.leader, v.catalog, existing)
 		}
 		if err != nil {
 			cancel()
@@ -93,7 +93,7 @@ func (c *copier) lookOnce(ctx context.Context, v *view, existing map[string][]st
 	})
 	g.Go(func() (err error) {
 		if v.version, err = schemaVersion(ctx, v.second); err == nil {
-			v.inventory, err = inventory.Read(ctx, v.second, false)
+			v.inventory, err = inventory.ReadOwned(ctx, v.second, c.Owner, c.granted())
 		}
 		if err != nil {
 			cancel()

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"maps"
@@ -28,6 +29,7 @@ const (
 	passwordName = "postgres.password"
 	portName     = "postgres.port"
 	confName     = "bough.conf"
+	rulesName    = "bough_hba.conf"
 
 	superuser = "bough"
 	loopback  = "127.0.0.1"
@@ -421,6 +423,26 @@ func writeSettings(ctx context.Context, cluster string, own map[string]string, r
 // Memory returns the bytes of memory that this process may use: the machine's, or the control group's limit where that is
 // lower. 0 if unknown.
 func Memory() uint64 { return memoryBytes() }
+
+// writeRules writes the rules of who may connect and returns the file's path:
+// those of the cluster, after one that refuses superusers over TCP.
+func writeRules(cluster string, acc *account) (string, error) {
+	// The directory may belong to a less privileged user: a link is not followed.
+	f, err := os.OpenFile(filepath.Join(cluster, "pg_hba.conf"), os.O_RDONLY|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	own, err := io.ReadAll(f)
+	if err != nil {
+		return "", err
+	}
+	text := "# Written by Bough at each start from pg_hba.conf; changes are lost.\n" +
+		"host all " + superuser + " all reject\n" +
+		"host replication " + superuser + " all reject\n" + string(own)
+	path := filepath.Join(cluster, rulesName)
+	return path, writeFile(path, text, 0o600, acc)
+}
 
 // sharedBuffers is a quarter of the memory, between 128 MB and 1 GB.
 func sharedBuffers(memory uint64) string {

@@ -3,6 +3,9 @@ package pgserver
 import (
 	"cmp"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -47,6 +50,10 @@ type Options struct {
 	// 256 MB and 1 GB; negative for no limit. Only Linux has this limit.
 	BackendMemory int64
 
+	// SocketOnly refuses superusers who come over TCP. They are let in over the
+	// Unix socket, which only Bough's own user and the server's reach.
+	SocketOnly bool
+
 	// NoSync makes a new cluster without waiting for the disk. For tests.
 	NoSync bool
 
@@ -71,7 +78,8 @@ type Server struct {
 	password  string
 	port      int
 	socketDir string
-	socketTmp bool // socketDir is a temporary directory of ours
+	socketTmp bool   // socketDir is a temporary directory of ours
+	hba       string // the rules of who may connect; "" for the cluster's own
 	reflink   bool
 
 	backendMemory int64
@@ -200,6 +208,11 @@ func (s *Server) prepare(ctx context.Context, o Options) (err error) {
 	if err := writeSettings(ctx, s.cluster, o.Settings, s.reflink, s.account, s.inst); err != nil {
 		return fmt.Errorf("writing the settings: %w", err)
 	}
+	if o.SocketOnly {
+		if s.hba, err = writeRules(s.cluster, s.account); err != nil {
+			return fmt.Errorf("writing the rules of who may connect: %w", err)
+		}
+	}
 	if lost {
 		s.log.Warn("the superuser's password is lost, setting a new one", "data_dir", s.dataDir)
 		if err := setPassword(ctx, s.cluster, s.password, s.account, s.inst); err != nil {
@@ -269,7 +282,7 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 	directories := databaseDirs(s.cluster)
 	limit := backendMemory(s.backendMemory, memoryBytes())
 	program, before := limited(filepath.Join(s.Installation().BinDir, "postgres"), limit)
-	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, program, append(before,
+	args := append(before,
 		"-D", s.cluster,
 		"-c", "listen_addresses="+loopback,
 		"-c", "port="+strconv.Itoa(s.port),
@@ -279,7 +292,11 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 		"-c", "log_destination=stderr",
 		"-c", "logging_collector=off",
 		"-c", "log_line_prefix="+logPrefix,
-	)...)
+	)
+	if s.hba != "" {
+		args = append(args, "-c", "hba_file="+s.hba)
+	}
+	cmd := s.account.command(context.WithoutCancel(ctx), s.cluster, program, args...)
 	c, err := startChild(cmd, s.log)
 	if err != nil {
 		return nil, fmt.Errorf("starting PostgreSQL: %w", err)
@@ -320,7 +337,7 @@ func backendMemory(setting int64, memory uint64) uint64 {
 
 // awaitReady returns when a connection succeeds.
 func (s *Server) awaitReady(ctx context.Context, c *child) error {
-	config, err := pgconn.ParseConfig(s.URL("postgres"))
+	config, err := pgconn.ParseConfig(s.SocketURL("postgres"))
 	if err != nil {
 		return err
 	}
@@ -366,12 +383,32 @@ func (s *Server) awaitReady(ctx context.Context, c *child) error {
 }
 
 // URL returns the superuser's URL of a database, over TCP on the loopback
-// address, with the password: any user of this machine can use it. It stays
-// the same over restarts.
-func (s *Server) URL(database string) string {
+// address, with the password: any user of this machine can use it, unless the
+// server was started with SocketOnly. It stays the same over restarts.
+func (s *Server) URL(database string) string { return s.url(superuser, s.password, database) }
+
+// EngineURL returns the URL of a database, over TCP on the loopback address, of
+// the role that Bough works as. Creating the role is up to the caller. The URL
+// stays the same over restarts.
+func (s *Server) EngineURL(database string) string {
+	return s.url(EngineRole, s.EnginePassword(), database)
+}
+
+// EngineRole is the role that Bough works as.
+const EngineRole = "bough_engine"
+
+// EnginePassword is made from the superuser's password, which does not follow
+// from it.
+func (s *Server) EnginePassword() string {
+	h := hmac.New(sha256.New, []byte(s.password))
+	h.Write([]byte("password of role " + EngineRole))
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+func (s *Server) url(role, password, database string) string {
 	u := url.URL{
 		Scheme:   "postgres",
-		User:     url.UserPassword(superuser, s.password),
+		User:     url.UserPassword(role, password),
 		Host:     net.JoinHostPort(loopback, strconv.Itoa(s.port)),
 		Path:     "/" + database,
 		RawQuery: "sslmode=disable",

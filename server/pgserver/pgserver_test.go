@@ -450,3 +450,28 @@ func TestUnfinishedClusterIsRemoved(t *testing.T) {
 		t.Errorf("the data directory (-want +got):\n%s", diff)
 	}
 }
+
+// With SocketOnly the superuser comes over the socket; others come over TCP as well. What pg_hba.conf says besides stays.
+func TestSuperuserComesOverTheSocketOnly(t *testing.T) {
+	t.Parallel()
+	o := options(pgtest.DataDir(t))
+	o.SocketOnly = true
+	s := start(t, o)
+	if serving(s.URL("postgres")) || !serving(s.SocketURL("postgres")) {
+		t.Error("the superuser is let in over TCP, or not over the socket")
+	}
+	execute(t, s.SocketURL("postgres"), "create role "+pgserver.EngineRole+" login password '"+s.EnginePassword()+"'")
+	if !serving(s.EngineURL("postgres")) {
+		t.Error("the engine is not let in over TCP")
+	}
+	running, err := pgserver.RunningSocketURL(o.DataDir, "postgres")
+	if err != nil || !serving(running) {
+		t.Errorf("the running server's socket is %s, %v", running, err)
+	}
+	if err := s.Stop(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if again := start(t, o); !serving(again.EngineURL("postgres")) {
+		t.Error("the engine's password is another after a restart")
+	}
+}

@@ -96,6 +96,7 @@ type authState struct {
 type foundFunction struct {
 	ours    bool
 	version int
+	super   bool // belongs to a superuser
 }
 
 // readAuth looks at the schema auth and the event triggers.
@@ -110,15 +111,16 @@ func readAuth(ctx context.Context, q querier) (authState, error) {
 		return s, err
 	}
 	rows, err := q.Query(ctx, `
-		select p.proname, coalesce(obj_description(p.oid, 'pg_proc'), '')
+		select p.proname, coalesce(obj_description(p.oid, 'pg_proc'), ''), (select rolsuper from pg_roles r where r.oid = p.proowner)
 		from pg_proc p join pg_namespace n on n.oid = p.pronamespace
 		where n.nspname = 'auth' and p.pronargs = 0 and p.proname = any ($1)`, names)
 	if err != nil {
 		return s, err
 	}
 	var name, comment string
-	_, err = pgx.ForEachRow(rows, []any{&name, &comment}, func() error {
-		f := foundFunction{}
+	var super bool
+	_, err = pgx.ForEachRow(rows, []any{&name, &comment, &super}, func() error {
+		f := foundFunction{super: super}
 		if m := marked.FindStringSubmatch(comment); m != nil {
 			f.ours = true
 			f.version, _ = strconv.Atoi(m[1]) // digits
@@ -151,46 +153,59 @@ func (s authState) notifies() bool {
 	return true
 }
 
-// repair returns the statements that make what is missing, those together that need each other. What somebody else has
-// made under the same name is left alone.
-//
-// owner, if not empty, is to own the schema and the functions for policies: the copies of its databases are its own too.
-// Not so the function of the event trigger. It is called in every role's statements, a superuser's included, so that
-// whoever could replace it would have their powers.
+// authSchema are the statements that create the schema. owner, if not empty, is to own it.
+func authSchema(owner string) []string {
+	return giveTo(owner, []string{
+		createAuth,
+		"grant usage on schema auth to public",
+		"comment on schema auth is " + literal(mark("Who makes the request, for policies.")),
+	}, "schema auth")
+}
+
+// giveTo adds the statement that gives an object to an owner, if there is one to give it to.
+func giveTo(owner string, statements []string, what string) []string {
+	if owner == "" {
+		return statements
+	}
+	return append(statements, "alter "+what+" owner to "+ident(owner))
+}
+
+func (s authState) outdated(f authFunction) bool {
+	have, ok := s.functions[f.name]
+	return !ok || have.ours && have.version < authVersion
+}
+
+// repair returns the statements that make what is missing of the schema and the functions for policies, those together
+// that need each other. What somebody else has made under the same name is left alone. owner, if not empty, is to own
+// it: the copies of its databases are its own too.
 func (s authState) repair(owner string) (groups [][]string) {
-	give := func(statements []string, what string) []string {
-		if owner == "" {
-			return statements
-		}
-		return append(statements, "alter "+what+" owner to "+ident(owner))
-	}
 	if !s.schema {
-		groups = append(groups, give([]string{
-			createAuth,
-			"grant usage on schema auth to public",
-			"comment on schema auth is " + literal(mark("Who makes the request, for policies.")),
-		}, "schema auth"))
-	}
-	outdated := func(f authFunction) bool {
-		have, ok := s.functions[f.name]
-		return !ok || have.ours && have.version < authVersion
+		groups = append(groups, authSchema(owner))
 	}
 	for _, f := range authFunctions {
-		if outdated(f) {
-			groups = append(groups, give(f.statements(), "function auth."+f.name+"()"))
+		if s.outdated(f) {
+			groups = append(groups, giveTo(owner, f.statements(), "function auth."+f.name+"()"))
 		}
-	}
-	var notify []string
-	if outdated(notifyFunction) {
-		notify = notifyFunction.statements()
-	}
-	for _, name := range ddlTriggerNames {
-		if _, ok := s.triggers[name]; !ok {
-			notify = append(notify, fmt.Sprintf("create event trigger %s on %s execute function auth.%s()", name, ddlTriggers[name], notifyFunction.name))
-		}
-	}
-	if len(notify) > 0 {
-		groups = append(groups, notify)
 	}
 	return groups
+}
+
+// repairNotify returns the statements that make the event triggers and their function. The function is called in every
+// role's statements, a superuser's included, so that whoever could replace it would have their powers: one that is not a
+// superuser's makes way, with the triggers that call it.
+func (s authState) repairNotify() (statements []string) {
+	have, exists := s.functions[notifyFunction.name]
+	replace := exists && !have.super
+	if replace {
+		statements = append(statements, "drop function auth."+notifyFunction.name+"() cascade")
+	}
+	if replace || s.outdated(notifyFunction) {
+		statements = append(statements, notifyFunction.statements()...)
+	}
+	for _, name := range ddlTriggerNames {
+		if _, ok := s.triggers[name]; replace || !ok {
+			statements = append(statements, fmt.Sprintf("create event trigger %s on %s execute function auth.%s()", name, ddlTriggers[name], notifyFunction.name))
+		}
+	}
+	return statements
 }

@@ -163,16 +163,19 @@ func (c *Cluster) cloneRows(ctx context.Context, conn *pgx.Conn, r CloneRequest,
 	return err
 }
 
-// claim marks a new database as the request's and gives it the source's privileges.
+// claim marks a new database as the request's, gives it the source's privileges, and lets in who is to work there.
 func (c *Cluster) claim(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source, marker Marker) (warnings []string, err error) {
 	if err := comment(ctx, conn, r.Target, marker.comment(src.comment)); err != nil {
 		return nil, err
 	}
-	privileges, err := grants(ctx, conn, r, src)
+	privileges, err := c.grants(ctx, conn, r, src)
 	if err != nil {
 		return nil, err
 	}
-	return carryOver(ctx, conn, privileges)
+	if warnings, err = carryOver(ctx, conn, privileges); err != nil {
+		return warnings, err
+	}
+	return warnings, c.admitBranch(ctx, conn, r)
 }
 
 // Complete marks a database as filled. Only a complete database may take a branch's place.
@@ -292,7 +295,7 @@ func (c *Cluster) within(ctx context.Context, database, op string, f func(*pgx.C
 // template copies with CREATE DATABASE … TEMPLATE while the source is held, and returns for how long it was. When that
 // comes to the limit of pauses, the copying is given up and the error is errPauseTooLong.
 func (c *Cluster) template(ctx context.Context, conn *pgx.Conn, from, to string, src source, s Strategy, e extent) (time.Duration, error) {
-	if s != StrategyWALLog && c.caps.Superuser {
+	if s != StrategyWALLog && c.caps.Checkpoint {
 		// Takes the long checkpoint out of the pause; the one that CREATE DATABASE makes is then short. It halves the
 		// pause of a reflink clone.
 		if _, err := conn.Exec(ctx, "checkpoint"); err != nil {
@@ -380,8 +383,8 @@ func (c *Cluster) templateStatement(ctx context.Context, conn *pgx.Conn, from, t
 	if s == StrategyReflink {
 		strategy = string(StrategyFileCopy)
 	}
-	return fmt.Sprintf("%s %s template %s strategy %s%s",
-		createDatabase, ident(to), ident(from), strategy, c.ownerClause(ctx, conn, src)), nil
+	return fmt.Sprintf("%s %s template %s strategy %s%s%s",
+		createDatabase, ident(to), ident(from), strategy, c.ownerClause(ctx, conn, src), c.shut()), nil
 }
 
 // createDatabase is how the statement begins that watchTemplate looks at.
@@ -500,7 +503,7 @@ func (c *Cluster) create(ctx context.Context, conn *pgx.Conn, target string, src
 	case src.provider == "c":
 		stmt += " locale_provider libc"
 	}
-	if _, err := conn.Exec(ctx, stmt); err != nil {
+	if _, err := conn.Exec(ctx, stmt+c.shut()); err != nil {
 		return fmt.Errorf("creating database %q: %w", target, err)
 	}
 	return nil
@@ -545,6 +548,9 @@ func (c *Cluster) copySnapshot(ctx context.Context, conn *pgx.Conn, r CloneReque
 			return err
 		}
 		if err := claim(); err != nil {
+			return err
+		}
+		if err := c.copyAsOwner(ctx, conn, r, target, &options); err != nil {
 			return err
 		}
 		res, err := pgcopy.Copy(ctx, options)

@@ -59,7 +59,13 @@ type ClusterConfig struct {
 	DataPlane *DataPlane
 	// Disk guards the file system with the server's data; nil where that is not known.
 	Disk *diskspace.Guard
-	Log  *slog.Logger
+	// Logins lets requests and branches log in as roles of their own; nil lets everything log in as the URL says.
+	Logins *Logins
+	// Control is the name of the control database where it is on the same server, "" elsewhere.
+	Control string
+	// Supervise opens a superuser's session on Bough's own server, for what nobody else may do. Nil on other servers.
+	Supervise func(ctx context.Context, database string) (*pgx.Conn, error)
+	Log       *slog.Logger
 }
 
 // Cluster is the PostgreSQL server that holds main and the branches.
@@ -70,6 +76,9 @@ type Cluster struct {
 	roles DataRoles  // set once, by SetUp or Inspect
 	main  PlaneState // likewise
 	Pools *Pools
+
+	names      loginNames
+	separation Separation // set once, by SetUp
 
 	// Announce tells other processes of this installation to hold a database for at most the given time (0 ends the
 	// hold). Nil where this process is alone.
@@ -88,6 +97,7 @@ type Capabilities struct {
 	CreateDB      bool
 	CreateRole    bool
 	SignalOthers  bool // may end other roles' sessions
+	Checkpoint    bool // may write a checkpoint
 	TemplateMain  bool // may use main as a template
 	CloneMethod   bool // knows file_copy_method
 	Reflink       bool
@@ -118,7 +128,7 @@ func OpenCluster(ctx context.Context, cfg ClusterConfig) (*Cluster, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
 	}
-	c := &Cluster{cfg: cfg, base: base, rates: map[Strategy]rate{}}
+	c := &Cluster{cfg: cfg, base: base, rates: map[Strategy]rate{}, names: namesOf(cfg.Installation)}
 	if err := c.probe(ctx); err != nil {
 		return nil, err
 	}
@@ -180,7 +190,7 @@ func (c *Cluster) probe(ctx context.Context) error {
 	err = conn.QueryRow(ctx, `
 		select current_setting('server_version_num')::int, current_setting('server_version'), r.rolname, r.rolsuper,
 			r.rolcreatedb or r.rolsuper, r.rolcreaterole or r.rolsuper,
-			r.rolsuper or pg_has_role('pg_signal_backend', 'member'),
+			r.rolsuper or pg_has_role('pg_signal_backend', 'member'), r.rolsuper or pg_has_role('pg_checkpoint', 'usage'),
 			r.rolsuper or (r.rolcreatedb and (d.datistemplate or pg_has_role(d.datdba, 'usage'))),
 			exists (select from pg_settings where name = 'file_copy_method'),
 			current_setting('max_connections')::int - current_setting('superuser_reserved_connections')::int
@@ -189,7 +199,7 @@ func (c *Cluster) probe(ctx context.Context) error {
 			pg_get_userbyid(d.datdba)
 		from pg_roles r, pg_database d
 		where r.rolname = current_user and d.datname = current_database()`).Scan(
-		&k.ServerVersion, &k.Version, &k.Role, &k.Superuser, &k.CreateDB, &k.CreateRole, &k.SignalOthers,
+		&k.ServerVersion, &k.Version, &k.Role, &k.Superuser, &k.CreateDB, &k.CreateRole, &k.SignalOthers, &k.Checkpoint,
 		&k.TemplateMain, &k.CloneMethod, &k.MaxConns, &k.Extensions, &k.Owner)
 	if err != nil {
 		return fmt.Errorf("asking the server what it can do: %w", err)
@@ -391,6 +401,11 @@ func (c *Cluster) drop(ctx context.Context, conn *pgx.Conn, name string) error {
 		}
 		_, err = conn.Exec(ctx, statement)
 	}
+	if c.cfg.Supervise != nil && hasCode(err, "42501", "55006") { // a superuser is connected
+		stop := c.terminateWhile(ctx, name)
+		_, err = conn.Exec(ctx, "drop database if exists "+ident(name))
+		stop()
+	}
 	if err != nil {
 		return fmt.Errorf("dropping database %q: %w", name, err)
 	}
@@ -434,8 +449,8 @@ func (c *Cluster) Abandon(ctx context.Context, op string) error {
 		err := conn.QueryRow(context.WithoutCancel(ctx), `
 			select count(*) from (
 				select pg_terminate_backend(pid) from pg_stat_activity
-				where application_name = $1 and usename = current_user and pid <> pg_backend_pid()
-			) s`, c.application(op)).Scan(&left)
+				where application_name = $1 and (usename = current_user or starts_with(usename, $2)) and pid <> pg_backend_pid()
+			) s`, c.application(op), c.names.prefix).Scan(&left)
 		if err != nil || left == 0 {
 			return err
 		}
@@ -495,7 +510,11 @@ func (c *Cluster) terminateWhile(ctx context.Context, databases ...string) (stop
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		conn, err := c.admin(ctx, "")
+		open := func() (*pgx.Conn, error) { return c.admin(ctx, "") }
+		if c.cfg.Supervise != nil { // only a superuser may end a superuser's session
+			open = func() (*pgx.Conn, error) { return c.supervise(ctx, "postgres") }
+		}
+		conn, err := open()
 		if err != nil {
 			return
 		}

@@ -44,17 +44,51 @@ func (c *Cluster) SetUp(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := c.separate(ctx); err != nil {
+		return err
+	}
+	if err := c.setUpRoles(ctx, conn); err != nil {
+		return err
+	}
+	c.letOwnerAct(ctx, conn)
+	if c.main, err = c.ensurePlane(ctx, conn); err != nil {
+		return err
+	}
+	if err := c.openMain(ctx); err != nil {
+		return err
+	}
+	if c.separation.Owner != "" && c.separation.Requests == "" { // requests take on their roles from the connection's own
+		if err := c.setUpRoles(ctx, conn); err != nil {
+			return err
+		}
+	}
+	if role := c.separation.Requests; role != "" {
+		password, err := c.ensureLogin(ctx, role, requestLogin)
+		if err != nil {
+			return err
+		}
+		c.Pools.SetLogin(role, password)
+	}
+	return c.upgradeBranches(ctx)
+}
+
+// setUpRoles makes the data roles. Where requests cannot take them on from a login of their own, they do it from the
+// connection's role.
+func (c *Cluster) setUpRoles(ctx context.Context, conn *pgx.Conn) (err error) {
 	c.roles, err = c.ensureRoles(ctx, conn)
 	var pgErr *pgconn.PgError
 	if errors.As(err, &pgErr) { // such as a standby, on which nothing can be made
 		c.cfg.Log.Warn("the roles of data requests were not set up", "error", err)
 		c.roles, err = c.findRoles(ctx, conn)
 	}
-	if err != nil {
+	if err != nil || c.separation.Requests == "" || len(c.roles.Missing) == 0 {
 		return err
 	}
-	c.main, err = c.ensurePlane(ctx, conn)
-	return err
+	for _, advice := range c.roles.Advice {
+		c.separation.lacks(advice, "%q cannot take on the role %s", c.separation.Requests, strings.Join(c.roles.Missing, ", "))
+	}
+	c.separation.Requests = ""
+	return c.setUpRoles(ctx, conn)
 }
 
 // Inspect is SetUp without any change: it finds out what is there.
@@ -67,6 +101,9 @@ func (c *Cluster) Inspect(ctx context.Context) error {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
+	if err := c.inspectSeparation(ctx, conn); err != nil {
+		return err
+	}
 	if c.roles, err = c.findRoles(ctx, conn); err != nil {
 		return err
 	}
@@ -108,20 +145,66 @@ func (c *Cluster) ensurePlane(ctx context.Context, conn *pgx.Conn) (PlaneState, 
 	if err := prepareSession(ctx, conn); err != nil {
 		return PlaneState{}, err
 	}
-	if todo, err := c.todo(ctx, conn); err != nil || len(todo) == 0 {
+	warnings, err := c.adoptObjects(ctx, conn)
+	if err != nil {
+		return PlaneState{}, err
+	}
+	if err := c.superviseSchema(ctx, conn); err != nil {
+		return PlaneState{}, err
+	}
+	todo, err := c.todo(ctx, conn)
+	if err != nil {
+		return PlaneState{}, err
+	}
+	if len(todo) > 0 {
+		more, err := c.install(ctx, conn)
 		if err != nil {
 			return PlaneState{}, err
 		}
-		return c.planeState(ctx, conn)
-	}
-	warnings, err := c.install(ctx, conn)
-	if err != nil {
-		return PlaneState{}, err
+		warnings = append(warnings, more...)
 	}
 	state, err := c.planeState(ctx, conn)
 	state.Warnings = warnings
 	return state, err
 }
+
+// superviseSchema has a superuser of Bough's own server make what only a superuser may: the event trigger.
+func (c *Cluster) superviseSchema(ctx context.Context, conn *pgx.Conn) error {
+	if c.cfg.Supervise == nil {
+		return nil
+	}
+	found, err := readAuth(ctx, conn)
+	if err != nil || found.schema && len(found.repairNotify()) == 0 {
+		return err
+	}
+	super, err := c.supervise(ctx, conn.Config().Database)
+	if err != nil {
+		return err
+	}
+	defer super.Close(context.WithoutCancel(ctx))
+	return pgx.BeginFunc(ctx, super, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockPlane); err != nil {
+			return err
+		}
+		found, err := readAuth(ctx, tx)
+		if err != nil {
+			return err
+		}
+		var statements []string
+		if !found.schema {
+			statements = authSchema(c.objectOwner())
+		}
+		for _, stmt := range append(statements, found.repairNotify()...) {
+			if _, err := tx.Exec(ctx, stmt); err != nil {
+				return fmt.Errorf("%s: %w", stmt, err)
+			}
+		}
+		return nil
+	})
+}
+
+// lockPlane makes processes that install things in the same database take turns.
+const lockPlane = "select pg_advisory_xact_lock(hashtextextended('bough.data_plane', 0))"
 
 // todo returns the statements that give the database what it lacks, those together that need each other.
 func (c *Cluster) todo(ctx context.Context, q querier) ([][]string, error) {
@@ -129,11 +212,16 @@ func (c *Cluster) todo(ctx context.Context, q querier) ([][]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	owner := ""
-	if c.caps.Superuser && c.caps.Owner != c.caps.Role {
+	owner := c.separation.Owner
+	if owner == "" && c.caps.Superuser && c.caps.Owner != c.caps.Role {
 		owner = c.caps.Owner
 	}
 	todo := found.repair(owner)
+	if c.cfg.Supervise == nil {
+		if notify := found.repairNotify(); len(notify) > 0 {
+			todo = append(todo, notify)
+		}
+	}
 	if !c.cfg.DataPlane.ManageGrants {
 		return todo, nil
 	}
@@ -174,7 +262,7 @@ func (c *Cluster) install(ctx context.Context, conn *pgx.Conn) (warnings []strin
 		return false, nil
 	}
 	err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "select pg_advisory_xact_lock(hashtextextended('bough.data_plane', 0))"); err != nil {
+		if _, err := tx.Exec(ctx, lockPlane); err != nil {
 			return err
 		}
 		// Another process may have been faster.

@@ -30,13 +30,16 @@ const ungranted = `
 // everything in them, what is yet to be made included. Tables are opened to the other roles by the user alone: one
 // that she forgot is closed.
 func (c *Cluster) missingGrants(ctx context.Context, q querier) ([]string, error) {
-	schemas := c.cfg.DataPlane.Schemas
+	schemas, roles := c.cfg.DataPlane.Schemas, c.roles.All()
+	if c.separation.Requests != "" {
+		roles = append(roles, c.separation.Requests) // statements are analysed as this role
+	}
 	statements, err := texts(ctx, q, `
 		select format('grant usage on schema %I to %I', n.nspname, r.rolname)
 		from pg_namespace n, pg_roles r
 		where n.nspname = any ($1::text[]) and r.rolname = any ($2::text[]) and pg_has_role(n.nspowner, 'usage')
 			and not has_schema_privilege(r.oid, n.oid, 'usage')
-		order by 1`, schemas, c.roles.All())
+		order by 1`, schemas, roles)
 	if err != nil || c.roles.Service == "" {
 		return statements, err
 	}
@@ -54,7 +57,7 @@ func (c *Cluster) missingGrants(ctx context.Context, q querier) ([]string, error
 			and not exists (
 				select from pg_default_acl d, aclexplode(d.defaclacl) a
 				where d.defaclrole = maker.oid and d.defaclnamespace = n.oid and d.defaclobjtype::text = kind.type and a.grantee = service.oid)
-		order by 1`, schemas, c.roles.Service, c.caps.Owner)
+		order by 1`, schemas, c.roles.Service, c.objectOwner())
 	return append(statements, more...), err
 }
 

@@ -255,19 +255,16 @@ func (b *imageBuild) build(ctx context.Context) error {
 // would notice, late that somebody may, so that another way is better where there is one.
 func (b *imageBuild) templateWay(ctx context.Context) (quick, late bool, err error) {
 	refuse := func(format string, args ...any) { b.reasons = append(b.reasons, fmt.Sprintf(format, args...)) }
-	err = b.within(ctx, b.request.Source, b.request.op(), func(conn *pgx.Conn) error {
-		if err := prepareSession(ctx, conn); err != nil {
-			return err
-		}
-		e, err := b.readEmptying(ctx, conn)
-		if err == nil {
-			b.reasons = slices.Clone(e.obstacles)
-		}
-		return err
-	})
+	conn, err := b.emptier(ctx, b.request.Source)
 	if err != nil {
 		return false, false, err
 	}
+	emptying, err := b.readEmptying(ctx, conn)
+	_ = conn.Close(context.WithoutCancel(ctx))
+	if err != nil {
+		return false, false, err
+	}
+	b.reasons = slices.Clone(emptying.obstacles)
 	e := extent{b.source.size, b.survey.files}
 	pause := b.estimate(b.templateStrategy(e), e)
 	forced := b.cfg.Strategy != ""
@@ -323,14 +320,7 @@ func (b *imageBuild) byTemplate(ctx context.Context) error {
 
 // emptyCopy reads the version of the schema, which is the source's at the moment of the copy, and takes the rows out.
 func (b *imageBuild) emptyCopy(ctx context.Context) error {
-	cfg := b.base.Copy()
-	cfg.Database = b.name
-	cfg.RuntimeParams["application_name"] = b.application(b.request.op())
-	cfg.RuntimeParams["default_transaction_read_only"] = "off"
-	if b.caps.Superuser && b.caps.ServerVersion >= 170000 {
-		cfg.RuntimeParams["event_triggers"] = "off" // those on login too
-	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
+	conn, err := b.emptier(ctx, b.name)
 	if err != nil {
 		return err
 	}
@@ -343,12 +333,37 @@ func (b *imageBuild) emptyCopy(ctx context.Context) error {
 	return err
 }
 
+// emptier opens a session that empties databases. On Bough's own server it is a superuser's, since only those delete the
+// samples in planner statistics, before PostgreSQL 18, and own everything. Nothing in it runs with a superuser's rights that
+// somebody else wrote: triggers are not called, and views are refreshed as their owners.
+func (b *imageBuild) emptier(ctx context.Context, database string) (*pgx.Conn, error) {
+	if b.cfg.Supervise != nil {
+		return b.supervise(ctx, database)
+	}
+	cfg := b.base.Copy()
+	cfg.Database = database
+	cfg.RuntimeParams["application_name"] = b.application(b.request.op())
+	cfg.RuntimeParams["default_transaction_read_only"] = "off"
+	if b.caps.Superuser && b.caps.ServerVersion >= 170000 {
+		cfg.RuntimeParams["event_triggers"] = "off" // those on login too
+	}
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if err := prepareSession(ctx, conn); err != nil {
+		_ = conn.Close(context.WithoutCancel(ctx))
+		return nil, err
+	}
+	return conn, nil
+}
+
 // claim marks the new database as an image that is being made, and keeps others out of it.
 func (b *imageBuild) claim(ctx context.Context) error {
 	if err := comment(ctx, b.conn, b.name, b.marker.comment("")); err != nil {
 		return err
 	}
-	_, err := b.conn.Exec(ctx, "revoke all on database "+ident(b.name)+" from public")
+	_, err := b.conn.Exec(ctx, "revoke all on database "+ident(b.name)+" from public; alter database "+ident(b.name)+" allow_connections true")
 	return err
 }
 
@@ -362,7 +377,11 @@ func (b *imageBuild) complete(ctx context.Context, err error) error {
 		return err
 	}
 	// From here on nobody can connect to it, superusers included.
-	if _, err := b.conn.Exec(ctx, "alter database "+ident(b.name)+" with allow_connections false"); err != nil {
+	statement := "alter database " + ident(b.name) + " with allow_connections false"
+	if b.separation.Owner != "" { // the login may have been let in, and may be dropped before the image is
+		statement += "; revoke all on database " + ident(b.name) + " from " + ident(b.names.authenticator) + ", " + ident(b.loginOf(b.request.Branch, b.request.Target))
+	}
+	if _, err := b.conn.Exec(ctx, statement); err != nil {
 		return fmt.Errorf("closing the schema image: %w", err)
 	}
 	b.marker.Complete = true

@@ -121,12 +121,17 @@ func (c *Cluster) makeRoles(ctx context.Context, tx pgx.Tx) (made []string, err 
 				return nil, err
 			}
 			made = append(made, name)
-			if name == names.Service && !bypass {
+			if name == names.Service && !bypass && c.separation.Owner == "" {
 				// An owner is not bound by row-level security. The connection's role cannot be the member's member
 				// and owner at once; requests with a service key then keep it.
 				if err := c.grantOwner(ctx, tx, name); err != nil {
 					return nil, err
 				}
+			}
+		}
+		if name == names.Service && c.separation.Owner != "" && !c.caps.Superuser {
+			if err := c.ownService(ctx, tx, name); err != nil {
+				return nil, err
 			}
 		}
 		if can, err := c.canTakeOn(ctx, tx, name); err != nil {
@@ -152,23 +157,39 @@ func (c *Cluster) grantOwner(ctx context.Context, tx pgx.Tx, service string) err
 	return err
 }
 
-// membership is the statement after which the connection's role can take another one on, and has no more rights of its
-// own than before where the server knows the difference.
+// ownService makes a service role that row-level security binds a member of the owner of objects, which it does not bind.
+// The owner owns no database.
+func (c *Cluster) ownService(ctx context.Context, tx pgx.Tx, service string) error {
+	var bound bool
+	err := tx.QueryRow(ctx, "select not (rolsuper or rolbypassrls or pg_has_role(oid, $2::name, 'usage')) from pg_roles where rolname = $1", service, c.separation.Owner).Scan(&bound)
+	if err != nil || !bound {
+		return err
+	}
+	statement := "grant " + ident(c.separation.Owner) + " to " + ident(service)
+	if c.caps.ServerVersion >= 160000 {
+		statement += " with inherit true, set false"
+	}
+	_, err = allowed(ctx, tx, statement)
+	return err
+}
+
+// membership is the statement after which requests can take a role on, and the role that they log in as has no more
+// rights of its own than before where the server knows the difference.
 func (c *Cluster) membership(role string) string {
-	statement := "grant " + ident(role) + " to " + ident(c.caps.Role)
+	statement := "grant " + ident(role) + " to " + ident(c.requester())
 	if c.caps.ServerVersion >= 160000 {
 		statement += " with inherit false, set true"
 	}
 	return statement
 }
 
-// canTakeOn reports whether SET ROLE to the role works.
+// canTakeOn reports whether SET ROLE to the role works for requests.
 func (c *Cluster) canTakeOn(ctx context.Context, q querier, role string) (can bool, err error) {
 	privilege := "member"
 	if c.caps.ServerVersion >= 160000 {
 		privilege = "set"
 	}
-	err = q.QueryRow(ctx, "select pg_has_role(oid, $2) from pg_roles where rolname = $1", role, privilege).Scan(&can)
+	err = q.QueryRow(ctx, "select pg_has_role($3::name, oid, $2) from pg_roles where rolname = $1", role, privilege, c.requester()).Scan(&can)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return false, nil
 	}
@@ -212,15 +233,18 @@ func (c *Cluster) findRoles(ctx context.Context, q querier) (DataRoles, error) {
 	slices.Sort(r.Advice)
 	const unbound = "select r.rolsuper or r.rolbypassrls or pg_has_role(r.oid, o.oid, 'usage') from pg_roles r, pg_roles o where r.rolname = $1 and o.rolname = $2"
 	if r.Service != "" {
-		if err := q.QueryRow(ctx, unbound, r.Service, c.caps.Owner).Scan(&r.Bypass); err != nil || r.Bypass {
+		if err := q.QueryRow(ctx, unbound, r.Service, c.objectOwner()).Scan(&r.Bypass); err != nil || r.Bypass {
 			return r, err
 		}
 	}
 	// The service role would see less than a service key should; the connection's role may see more. A superuser's
 	// powers go beyond rows, though: it is not what requests run as.
-	if r.Service != "" && c.caps.Superuser {
+	if r.Service != "" && (c.caps.Superuser || c.separation.Requests != "") {
 		r.Advice = append(r.Advice, "alter role "+ident(r.Service)+" bypassrls")
 		return r, nil
+	}
+	if c.separation.Requests != "" {
+		return r, nil // the role that logs in has no rights to fall back on
 	}
 	var own bool
 	if err := q.QueryRow(ctx, unbound, c.caps.Role, c.caps.Owner).Scan(&own); err != nil {

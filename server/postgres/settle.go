@@ -120,16 +120,17 @@ func quoteParameter(name string) string {
 	return pgx.Identifier(strings.Split(name, ".")).Sanitize()
 }
 
-// grants returns the statements that give the target the source's privileges. Without an ACL the defaults hold.
-func grants(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source) ([]string, error) {
+// grants returns the statements that give the target the source's privileges, but for those of the roles that Bough logs
+// in as. Without an ACL the defaults hold.
+func (c *Cluster) grants(ctx context.Context, conn *pgx.Conn, r CloneRequest, src source) ([]string, error) {
 	if !src.acl {
 		return nil, nil
 	}
 	rows, err := conn.Query(ctx, `
 		select case when a.grantee = 0 then '' else pg_get_userbyid(a.grantee) end, a.privilege_type, a.is_grantable
 		from pg_database d, aclexplode(d.datacl) a
-		where d.datname = $1 and a.grantee <> d.datdba
-		order by 1, 2`, r.Source)
+		where d.datname = $1 and a.grantee <> d.datdba and not starts_with(case when a.grantee = 0 then '' else pg_get_userbyid(a.grantee) end, $2)
+		order by 1, 2`, r.Source, c.names.prefix)
 	if err != nil {
 		return nil, err
 	}

@@ -170,7 +170,7 @@ func (w *watch) begin() (context.Context, func()) {
 
 // listen opens a session and listens until ctx ends or the session is lost. listened says that it came to listening.
 func (w *watch) listen(ctx context.Context, again bool) (listened bool, err error) {
-	cfg := w.pools.direct.Copy()
+	cfg := w.pools.sessionConfig()
 	cfg.Database = w.database
 	if w.pools.limits.Direct != "" || !w.pools.limits.Pooler.Present {
 		cfg.RuntimeParams["idle_session_timeout"] = "0"

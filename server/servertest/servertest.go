@@ -58,9 +58,11 @@ func Start(t testing.TB, change ...func(*server.Config)) *Server {
 // Databases makes the databases of a server without starting one.
 func Databases(t testing.TB) *Server {
 	t.Helper()
+	installation, super := uuid.New(), pgtest.ServerURL(t)
+	t.Cleanup(func() { DropRoles(t, super, installation) }) // when the databases are gone
 	s := &Server{Main: pgtest.Database(t), Control: pgtest.Template(t, "control", migrate), Outbox: t.TempDir(), DataDir: t.TempDir()}
 	// Copies of one template are different installations all the same.
-	s.Exec(t, s.Control, "update installation set id = gen_random_uuid()")
+	s.Exec(t, s.Control, "update installation set id = $1", installation)
 	t.Cleanup(func() { dropBranches(t, s.Control) })
 	return s
 }
@@ -153,6 +155,36 @@ func dropBranches(t testing.TB, control string) {
 	for _, name := range names {
 		if _, err := conn.Exec(ctx, "drop database if exists "+pgx.Identifier{name}.Sanitize()+" with (force)"); err != nil {
 			t.Errorf("cleaning up: %v", err)
+		}
+	}
+}
+
+// DropRoles drops the roles of an installation whose databases are gone, and roles that granted something to them. super is
+// a superuser's URL.
+func DropRoles(t testing.TB, super string, installation uuid.UUID, more ...string) {
+	t.Helper()
+	ctx := context.Background()
+	conn, err := pgx.Connect(ctx, super)
+	if err != nil {
+		t.Errorf("cleaning up: %v", err)
+		return
+	}
+	defer conn.Close(ctx)
+	rows, err := conn.Query(ctx, "select rolname::text from pg_roles where starts_with(rolname, $1) or rolname = any ($2)",
+		"bough_"+installation.String()[:8]+"_", more)
+	if err != nil {
+		t.Errorf("cleaning up: %v", err)
+		return
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		t.Errorf("cleaning up: %v", err)
+	}
+	for _, statement := range []string{"drop owned by ", "drop role "} {
+		for _, name := range names {
+			if _, err := conn.Exec(ctx, statement+pgx.Identifier{name}.Sanitize()); err != nil {
+				t.Errorf("cleaning up: %s: %v", statement+name, err)
+			}
 		}
 	}
 }

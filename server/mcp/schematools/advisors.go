@@ -53,7 +53,7 @@ func (s *service) advisors(ctx context.Context, c *mcp.Call, in advisorArgs) (*m
 		return nil, err
 	}
 	var found []finding
-	err = s.inspect(ctx, c.Database, func(tx pgx.Tx) error {
+	err = s.inspectAll(ctx, c.Database, func(tx pgx.Tx) error {
 		for _, a := range slices.Concat(securityAdvisors, performanceAdvisors) {
 			if in.Kind != "" && in.Kind != a.kind {
 				continue

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"github.com/boughdb/bough/server/postgres"
+	"net/url"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +20,7 @@ import (
 	"github.com/boughdb/bough/server/fault"
 	"github.com/boughdb/bough/server/mcp"
 	"github.com/boughdb/bough/server/mcp/schematools"
+	"github.com/boughdb/bough/server/pgtest"
 )
 
 // branchURL is where a branch's database is.
@@ -222,6 +225,52 @@ func TestApplyMigration(t *testing.T) {
 	}
 }
 
+// A migration has the rights of its branch's login: it reaches no other database, no file and no program, whoever Bough
+// itself works as.
+func TestApplyMigrationStaysInItsBranch(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "create extension dblink; create table secrets (v text); insert into secrets values ('main')")
+	b.call(t, b.service, "create_branch", "", `{"name":"work"}`)
+	b.call(t, b.service, "create_branch", "", `{"name":"other"}`)
+	at := func(url string) string { return value[string](t, url, "select current_database()::text") }
+	u, err := url.Parse(b.main)
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := url.Parse(b.branchURL(t, "work"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := own.User.Password()
+	link := func(database, user, password string) string {
+		return quote(fmt.Sprintf("create table got as select * from public.dblink('host=%s port=%s dbname=%s user=%s password=%s', 'select 1') as t (n int)",
+			u.Hostname(), u.Port(), database, user, password))
+	}
+	for name, tc := range map[string]struct{ sql, code, want string }{
+		"a program":         {quote("create table got (v text); copy got from program 'id'"), "42501", "program"},
+		"a file":            {quote("create table got (v text); copy got from '/etc/passwd'"), "42501", "file"},
+		"reading a file":    {quote("create table got as select pg_read_file('/etc/passwd')"), "42501", "pg_read_file"},
+		"a superuser":       {quote("create role attacker superuser login"), "42501", "create role"},
+		"being one":         {quote("alter role current_user superuser"), "42501", "alter role"},
+		"somebody else":     {quote("set session authorization " + u.User.Username()), "42501", "session authorization"},
+		"Bough's own role":  {quote("set role " + u.User.Username()), "42501", "set role"},
+		"a setting":         {quote("set log_statement = 'all'"), "42501", "log_statement"},
+		"passwords":         {quote("create table got as select * from pg_authid"), "42501", "pg_authid"},
+		"an extension":      {quote("create extension file_fdw"), "42501", "create extension"},
+		"main by dblink":    {link(at(b.main), own.User.Username(), password), "08001", "could not establish connection"},
+		"control by dblink": {link(b.control, own.User.Username(), password), "08001", "could not establish connection"},
+		"another branch":    {link(at(b.branchURL(t, "other")), own.User.Username(), password), "08001", "could not establish connection"},
+		"renaming main":     {quote("alter database " + at(b.main) + " rename to got"), "42501", "owner of database"},
+	} {
+		b.refused(t, b.admin, "apply_migration", "work", fmt.Sprintf(`{"name":%q,"sql":%s}`, name, tc.sql), tc.code, tc.want)
+	}
+	// Where no login is for one database only, there are no migrations.
+	d := b.deps
+	d.Session = func(context.Context, string) (*postgres.Session, error) { return nil, postgres.ErrNoLogins }
+	b.use(d)
+	b.refused(t, b.admin, "apply_migration", "work", `{"name":"x","sql":"select 1"}`, "unavailable", "reaches this database only")
+}
+
 func TestApplyMigrationIsAtomic(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "create table things (n int primary key deferrable initially deferred)")
@@ -268,7 +317,8 @@ func TestApplyMigrationIsGivenUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t, "create table things (n int)")
 	b.call(t, b.service, "create_branch", "", `{"name":"work"}`)
-	url := b.branchURL(t, "work")
+	// A superuser's, who sees the statements of others.
+	url := pgtest.WithDatabase(b.main, value[string](t, b.branchURL(t, "work"), "select current_database()::text"))
 	start := func(ctx context.Context, sql string) <-chan error {
 		done := make(chan error, 1)
 		go func() {

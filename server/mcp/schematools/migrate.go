@@ -53,7 +53,8 @@ var (
 	errMigrateAdmin = auth.ErrDenied.Msgf("migrations are for administrators and service keys")
 )
 
-// applyMigration runs the statements in one transaction, as Bough's own role, and commits them if all succeed. The
+// applyMigration runs the statements in one transaction, as the login of the branch, which owns the objects of this
+// database and reaches no other, and commits them if all succeed. The
 // connection is closed afterwards: what the statements set for the session, or left in it, is gone with it.
 func (s *service) applyMigration(ctx context.Context, c *mcp.Call, in migrateArgs) (*mcp.Result, error) {
 	switch {
@@ -110,7 +111,7 @@ func place(statements []script.Statement, i int) string {
 
 // migrate commits the statements, or changes nothing, and returns what they changed.
 func (s *service) migrate(ctx context.Context, c *mcp.Call, statements []script.Statement) (d schematext.Difference, err error) {
-	conn, err := s.Acquire(ctx, c.Database)
+	conn, err := s.Session(ctx, c.Database)
 	if err != nil {
 		return d, err
 	}
@@ -128,7 +129,7 @@ func (s *service) migrate(ctx context.Context, c *mcp.Call, statements []script.
 	if err != nil {
 		return d, catalogFault(err)
 	}
-	pg := conn.Conn.Conn().PgConn()
+	pg := conn.PgConn()
 	for i, stmt := range statements {
 		// The extended protocol takes one statement and no more, whatever the text is.
 		result := pg.ExecParams(ctx, stmt.Text, nil, nil, nil, nil)
@@ -171,11 +172,10 @@ func (s *service) textWithin(ctx context.Context, tx pgx.Tx) ([]schematext.Objec
 }
 
 // discard ends a session, with all that is left in it, and with it a transaction that was not committed.
-func discard(conn *postgres.Conn) {
+func discard(conn *postgres.Session) {
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
 	defer cancel()
-	_ = conn.Conn.Conn().Close(ctx) // the server ends what it cannot be told to end
-	conn.Release()
+	_ = conn.Close(ctx) // the server ends what it cannot be told to end
 }
 
 // migrationFault says which statement failed and why; i is -1 for the commit.
@@ -197,6 +197,8 @@ func migrationFault(ctx context.Context, err error, statements []script.Statemen
 	f := &fault.Error{Kind: fault.Invalid, Code: pgErr.Code, Details: pgErr.Detail, Hint: pgErr.Hint}
 	message := pgErr.Message
 	switch {
+	case pgErr.Code == "42501" && strings.Contains(message, "to create extension"):
+		f.Hint = "a superuser creates it: on the embedded server with `bough postgres sql -d <database> -c 'create extension …'`; what main has, later branches have too"
 	case pgErr.Code == "55P03":
 		message, f.Kind = fmt.Sprintf("another session holds a lock that the statement needs, for more than %s", lockTime), fault.Unavailable
 	case pgErr.Code == "57014":

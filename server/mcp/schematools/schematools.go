@@ -28,9 +28,14 @@ import (
 type Deps struct {
 	Branches *branching.Service
 	Schemas  *introspect.Cache
-	// Acquire opens a connection to a database, as Bough's own role.
+	// Acquire opens a connection to a database that reads the catalog.
 	Acquire func(ctx context.Context, database string) (*postgres.Conn, error)
-	Roles   postgres.DataRoles
+	// Session opens a session as the login of a database's branch, which reaches that database only.
+	Session func(ctx context.Context, database string) (*postgres.Session, error)
+	// EngineSession opens a session that sees what belongs to others, such as their statements. Nothing that somebody else
+	// wrote may run in it.
+	EngineSession func(ctx context.Context, database string) (*postgres.Session, error)
+	Roles         postgres.DataRoles
 	// ExposedSchemas are those that requests reach; the first one is the default.
 	ExposedSchemas []string
 	// AllowMigrateMain lets apply_migration change main.
@@ -81,13 +86,17 @@ func (s *service) schemaTools() []mcp.Tool {
 	}
 }
 
-// inspect runs f in a read-only transaction as Bough's own role, in which names come out qualified and nothing waits long.
+// inspect runs f in a read-only transaction, in which names come out qualified and nothing waits long.
 func (s *service) inspect(ctx context.Context, database string, f func(tx pgx.Tx) error) error {
 	conn, err := s.Acquire(ctx, database)
 	if err != nil {
 		return err
 	}
 	defer conn.Release()
+	return readCatalog(ctx, conn.Conn.Conn(), f)
+}
+
+func readCatalog(ctx context.Context, conn *pgx.Conn, f func(tx pgx.Tx) error) error {
 	options := pgx.TxOptions{AccessMode: pgx.ReadOnly, IsoLevel: pgx.RepeatableRead}
 	return catalogFault(pgx.BeginTxFunc(ctx, conn, options, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, settings); err != nil {
@@ -95,6 +104,16 @@ func (s *service) inspect(ctx context.Context, database string, f func(tx pgx.Tx
 		}
 		return f(tx)
 	}))
+}
+
+// inspectAll is inspect by Bough's own role, which sees what is hidden from others: statistics, positions of sequences.
+func (s *service) inspectAll(ctx context.Context, database string, f func(tx pgx.Tx) error) error {
+	conn, err := s.EngineSession(ctx, database)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	return readCatalog(ctx, conn.Conn, f)
 }
 
 // once is for statements that are too large, and too rarely used, to stay prepared.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -32,6 +33,7 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // bundle is an installation with the tools on it.
 type bundle struct {
 	main    string // URL
+	control string // name of the control database
 	cluster *postgres.Cluster
 	deps    schematools.Deps
 	tools   map[string]mcp.Tool
@@ -61,7 +63,12 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
+	vault, err := auth.NewVault("test", "", filepath.Join(t.TempDir(), "key"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	cluster, err := postgres.OpenCluster(ctx, postgres.ClusterConfig{
+		Logins: &postgres.Logins{Pool: pool, Vault: vault}, Control: pool.Config().ConnConfig.Database,
 		URL: main, Installation: installation, Log: quiet, Limits: postgres.PoolLimits{Main: 5, Branch: 4, Total: 12, Idle: time.Minute},
 		Sessions: postgres.CopyAround, MaxPause: time.Second, Drain: time.Second, Jobs: 1,
 		DataPlane: &postgres.DataPlane{
@@ -72,7 +79,7 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 		t.Fatal(err)
 	}
 	t.Cleanup(cluster.Close)
-	b := &bundle{main: main, cluster: cluster, tools: map[string]mcp.Tool{}}
+	b := &bundle{main: main, control: pool.Config().ConnConfig.Database, cluster: cluster, tools: map[string]mcp.Tool{}}
 	b.exec(t, main, "create schema extra")
 	if err := cluster.SetUp(ctx); err != nil {
 		t.Fatal(err)
@@ -98,8 +105,9 @@ func setupOn(t *testing.T, main, control string, statements ...string) *bundle {
 	})
 	t.Cleanup(schemas.Close)
 	b.deps = schematools.Deps{
-		Branches: branches, Schemas: schemas, Acquire: cluster.Pools.Acquire, Roles: cluster.DataRoles(), ExposedSchemas: []string{"public", "extra"},
-		Document: func(context.Context, *mcp.Call) ([]byte, error) { return []byte(`{"openapi":"3.0.3"}`), nil },
+		Branches: branches, Schemas: schemas, Acquire: cluster.Pools.Acquire, Session: cluster.Session, EngineSession: cluster.EngineSession, Roles: cluster.DataRoles(),
+		ExposedSchemas: []string{"public", "extra"},
+		Document:       func(context.Context, *mcp.Call) ([]byte, error) { return []byte(`{"openapi":"3.0.3"}`), nil },
 	}
 	b.use(b.deps)
 	b.service = &auth.Principal{Service: true, Admin: true, ID: uuid.New()}

@@ -47,7 +47,7 @@ func (s *service) slowQueries(ctx context.Context, c *mcp.Call, in slowArgs) (*m
 	}
 	order := map[string]string{"total": "total_exec_time", "mean": "mean_exec_time"}[in.Order]
 	out := slowResult{}
-	err := s.inspect(ctx, c.Database, func(tx pgx.Tx) error {
+	err := s.inspectAll(ctx, c.Database, func(tx pgx.Tx) error {
 		var schema string
 		err := tx.QueryRow(ctx, `select quote_ident(n.nspname) from pg_extension e join pg_namespace n on n.oid = e.extnamespace
 			where e.extname = 'pg_stat_statements'`).Scan(&schema)

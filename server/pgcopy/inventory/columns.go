@@ -3,7 +3,7 @@ package inventory
 import "strings"
 
 // newColumn returns how a column is compared, and false if it is not.
-func newColumn(table, name, kind, ref, relation string) (column, bool) {
+func newColumn(table, name, kind, ref, relation, owner string) (column, bool) {
 	if _, ok := Skipped[table+"."+name]; ok {
 		return column{}, false
 	}
@@ -24,6 +24,9 @@ func newColumn(table, name, kind, ref, relation string) (column, bool) {
 		col.sql = "(select string_agg(a::text, ' ' order by a::text) from unnest(" + acl + ") a)"
 		if kind := defaultACL[table]; kind != "" {
 			col.sql = "case when " + acl + " is not null and not (" + acl + " @> acldefault(" + kind + ") and " + acl + " <@ acldefault(" + kind + ")) then " + col.sql + " end"
+			if owner != "" {
+				col.sql = "nullif(" + mappedACL(acl, table, owner) + ", " + mappedACL("acldefault("+kind+")", table, owner) + ")"
+			}
 		}
 	case kind == "regproc" && ref != "":
 		col.sql = "x." + name + "::oid::text"
@@ -107,6 +110,19 @@ var instead = map[string]string{
 		where not starts_with(o, 'pg_'))`,
 }
 
+// mappedACL is the text of privileges in which a role stands for the object's
+// owner.
+func mappedACL(acl, table, owner string) string {
+	of := ownerOf[table]
+	name := func(role string) string {
+		return "case " + role + " when 0 then 'public' when " + of + " then " + quoted("role "+owner) + " else 'role ' || pg_catalog.pg_get_userbyid(" + role + ") end"
+	}
+	return "(select string_agg(distinct concat_ws(' ', " + name("e.grantee") + ", e.privilege_type, e.is_grantable, 'by', " + name("e.grantor") + "), ', ') from aclexplode(" + acl + ") e)"
+}
+
+// quoted is a string as SQL.
+func quoted(s string) string { return "'" + strings.ReplaceAll(s, "'", "''") + "'" }
+
 // keys are the columns that name a row, where the first unique index is not it.
 var keys = map[string][]string{
 	"pg_inherits": {"inhrelid", "inhparent"},
@@ -149,6 +165,19 @@ var users = map[string]string{
 	"pg_seclabel":    "true",
 	// Members of extensions, what goes with one, and owned sequences.
 	"pg_depend": "x.deptype in ('e', 'x') or x.deptype = 'a' and x.objid in (select seqrelid from pg_catalog.pg_sequence) and x.refobjsubid > 0",
+}
+
+// ownerOf are the columns with the owner of what has privileges.
+var ownerOf = map[string]string{
+	"pg_class":                "x.relowner",
+	"pg_attribute":            "(select relowner from pg_catalog.pg_class where oid = x.attrelid)",
+	"pg_proc":                 "x.proowner",
+	"pg_type":                 "x.typowner",
+	"pg_namespace":            "x.nspowner",
+	"pg_language":             "x.lanowner",
+	"pg_foreign_data_wrapper": "x.fdwowner",
+	"pg_foreign_server":       "x.srvowner",
+	"pg_largeobject_metadata": "x.lomowner",
 }
 
 // defaultACL is the kind and the owner that acldefault wants.

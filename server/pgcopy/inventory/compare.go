@@ -47,7 +47,7 @@ func Compare(source, target *Inventory, leaveOut ...Address) []Difference {
 		if b == nil {
 			continue // both are of one server
 		}
-		want, got := a.byName(), b.byName()
+		want, got := a.byName(source.granted), b.byName(source.granted)
 		for _, key := range slices.Sorted(maps.Keys(want)) {
 			list = append(list, compareRows(source, target, a, b, key, want[key], got[key])...)
 		}
@@ -60,11 +60,12 @@ func Compare(source, target *Inventory, leaveOut ...Address) []Difference {
 	return list
 }
 
-// byName returns the rows that are compared by their names.
-func (c *catalog) byName() map[string][]*row {
+// byName returns the rows that are compared by their names; granted tells
+// whether those are of which only privileges are.
+func (c *catalog) byName(granted bool) map[string][]*row {
 	m := make(map[string][]*row, len(c.rows))
 	for _, r := range c.rows {
-		if r.state == compared || r.state == privilegesOnly {
+		if r.state == compared || granted && r.state == privilegesOnly {
 			m[r.key] = append(m[r.key], r)
 		}
 	}
@@ -92,6 +93,9 @@ func compareRows(source, target *Inventory, a, b *catalog, key string, want, got
 				x, y = wantPlain[plain], gotPlain[plain]
 				plain++
 			}
+			if source.owner != "" && col.ref == "pg_authid" && strings.HasSuffix(col.name, "owner") && usersOwn(a, want[i]) {
+				x = source.owner
+			}
 			switch {
 			case x == y, col.name == number:
 			case !col.acl && (want[i].state == privilegesOnly || got[i].state == privilegesOnly):
@@ -101,6 +105,12 @@ func compareRows(source, target *Inventory, a, b *catalog, key string, want, got
 		}
 	}
 	return list
+}
+
+// usersOwn reports whether a row is of an object that has got its owner after
+// initdb.
+func usersOwn(c *catalog, r *row) bool {
+	return !isSystem(r.oid) || c.name == "pg_namespace" && r.oid == "2200" // public
 }
 
 // value returns the value of a column that may hold numbers of rows, with these

@@ -24,6 +24,8 @@ type Inventory struct {
 	byOID    map[string]*catalog
 	shared   map[string]map[string]string // names of roles and tablespaces, by catalog and oid
 	members  map[object]bool              // objects that belong to an extension
+	owner    string                       // of everything that is the user's, "" for whoever owns it
+	granted  bool                         // privileges on what is the system's or an extension's are compared
 	all      bool
 	named    bool
 }
@@ -86,13 +88,27 @@ const missing = "\x02"
 // It sees what the transaction sees. User mappings and subscriptions are never
 // part of it, nor are statistics.
 func Read(ctx context.Context, conn *pgx.Conn, all bool) (*Inventory, error) {
-	inv := &Inventory{catalogs: map[string]*catalog{}, byOID: map[string]*catalog{}, shared: map[string]map[string]string{}, members: map[object]bool{}, all: all}
+	return read(ctx, conn, all, "", true)
+}
+
+// ReadOwned is Read without all, for a comparison of which everything in the
+// copy is to belong to one role: in the inventory of the source it stands for
+// the owners of objects, as owners and in privileges. Privileges of objects yet
+// to be made are those that are the role's. An owner of "" changes nothing.
+// Without granted, who may use what is the system's or an extension's is not
+// compared.
+func ReadOwned(ctx context.Context, conn *pgx.Conn, owner string, granted bool) (*Inventory, error) {
+	return read(ctx, conn, false, owner, granted)
+}
+
+func read(ctx context.Context, conn *pgx.Conn, all bool, owner string, granted bool) (*Inventory, error) {
+	inv := &Inventory{owner: owner, granted: granted, catalogs: map[string]*catalog{}, byOID: map[string]*catalog{}, shared: map[string]map[string]string{}, members: map[object]bool{}, all: all}
 	if err := inv.describe(ctx, conn); err != nil {
 		return nil, fmt.Errorf("reading the inventory: %w", err)
 	}
 	for _, name := range inv.names() {
 		c := inv.catalogs[name]
-		if err := c.read(ctx, conn, all); err != nil {
+		if err := c.read(ctx, conn, all, owner); err != nil {
 			return nil, fmt.Errorf("reading the inventory: %s: %w", name, err)
 		}
 	}
@@ -167,7 +183,7 @@ func (inv *Inventory) describe(ctx context.Context, conn *pgx.Conn) error {
 			c.hasOID = true
 			return nil
 		}
-		if col, ok := newColumn(name, attribute, kind, ref, relation); ok {
+		if col, ok := newColumn(name, attribute, kind, ref, relation, inv.owner); ok {
 			c.columns = append(c.columns, col)
 		}
 		return nil
@@ -207,7 +223,7 @@ func (inv *Inventory) describe(ctx context.Context, conn *pgx.Conn) error {
 }
 
 // read reads the rows of a catalog.
-func (c *catalog) read(ctx context.Context, conn *pgx.Conn, all bool) error {
+func (c *catalog) read(ctx context.Context, conn *pgx.Conn, all bool, owner string) error {
 	var named, plain []column
 	if c.name == "pg_attribute" {
 		named = append(named, column{name: number, sql: "x.attnum::text"})
@@ -236,6 +252,9 @@ func (c *catalog) read(ctx context.Context, conn *pgx.Conn, all bool) error {
 	}
 	if w := c.users(); !all && w != "" {
 		where += " and (" + w + ")"
+	}
+	if owner != "" && c.name == "pg_default_acl" {
+		where += " and pg_catalog.pg_get_userbyid(x.defaclrole) = " + quoted(owner)
 	}
 	// One value for all that is plain: there are many rows.
 	statement := "select " + strings.Join(list[:1+len(named)], ", ")
