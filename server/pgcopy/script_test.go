@@ -83,7 +83,7 @@ func TestOptionsOfTheServerAreNotSet(t *testing.T) {
 		"ALTER TABLE ONLY public.t ALTER COLUMN a SET DEFAULT 'x SET (pg_attver=1)'::text":       "ALTER TABLE ONLY public.t ALTER COLUMN a SET DEFAULT 'x SET (pg_attver=1)'::text",
 		"ALTER MATERIALIZED VIEW public.m ALTER COLUMN a SET (pg_attver=1)":                      "",
 	} {
-		d := newDumped(statement+";\n", "", &catalog{}, nil)
+		d := newDumped(statement+";\n", "", &catalog{}, nil, nil)
 		if got := strings.Join(d.pre, ";"); got != want {
 			t.Errorf("%s becomes %q, want %q", statement, got, want)
 		}

@@ -223,12 +223,14 @@ func (c *Cluster) application(op string) string {
 	return name
 }
 
-// connect opens a connection outside the pools. The database's own settings shall not keep it from its work.
+// connect opens a connection outside the pools. The database's own settings shall not keep it from its work, and names
+// mean what the system says: a function of somebody else's with a system function's name would run with Bough's rights.
 func (c *Cluster) connect(ctx context.Context, database, op string) (*pgx.Conn, error) {
 	cfg := c.base.Copy()
 	cfg.Database = database
 	cfg.RuntimeParams["application_name"] = c.application(op)
 	cfg.RuntimeParams["default_transaction_read_only"] = "off"
+	cfg.RuntimeParams["search_path"] = "pg_catalog"
 	if c.cfg.DirectURL == "" {
 		c.cfg.Limits.Pooler.pooled(cfg)
 	}

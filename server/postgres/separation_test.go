@@ -378,6 +378,41 @@ func TestCopiesBelongToTheOwner(t *testing.T) {
 	}
 }
 
+// Bough's own role reads catalogs in databases whose owner may have put functions there that are like the system's.
+func TestFunctionsOfOthersDoNotRunWithBoughsRights(t *testing.T) {
+	t.Parallel()
+	f := owned(t, "", "create extension file_fdw")
+	main, err := f.LoginURL(t.Context(), uuid.UUID{}, f.Main())
+	if err != nil {
+		t.Fatal(err)
+	}
+	// For a name, each of these fits better than the system's, which takes text.
+	var traps []string
+	for _, name := range []string{"quote_ident", "starts_with", "lower", "format"} {
+		arguments := map[string]string{"starts_with": "name, text", "format": "text, name"}[name]
+		if arguments == "" {
+			arguments = "name"
+		}
+		traps = append(traps, "create function public."+name+"("+arguments+") returns text language plpgsql as $$ begin raise exception 'trapped'; end $$")
+	}
+	execute(t, main, traps...)
+	for _, s := range []postgres.Strategy{postgres.StrategyWALLog, postgres.StrategyCopy} {
+		cfg := f.config
+		cfg.Strategy = s
+		c := open(t, cfg)
+		if err := c.SetUp(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r := f.request(t, string(s))
+		if _, err := c.Clone(t.Context(), r); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+		if _, err := c.EnsureDataPlane(t.Context(), r.Target); err != nil {
+			t.Errorf("%s: %v", s, err)
+		}
+	}
+}
+
 // kinds has an object of each kind that can be owned.
 const kinds = `
 	create schema "Ap p"; set search_path = "Ap p";
