@@ -18,7 +18,7 @@ func (c *Cluster) copyAsOwner(ctx context.Context, admin *pgx.Conn, r CloneReque
 	}
 	o.Owner = c.separation.Owner
 	var err error
-	if target != r.Target { // a schema image; the branch's login leaves it again in completion
+	if target != r.Target { // a schema image, which the login may not enter any more when it is complete
 		if err := c.admitLogin(ctx, admin, target, r); err != nil {
 			return err
 		}

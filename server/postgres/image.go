@@ -378,8 +378,17 @@ func (b *imageBuild) complete(ctx context.Context, err error) error {
 	}
 	// From here on nobody can connect to it, superusers included.
 	statement := "alter database " + ident(b.name) + " with allow_connections false"
-	if b.separation.Owner != "" { // the login may have been let in, and may be dropped before the image is
-		statement += "; revoke all on database " + ident(b.name) + " from " + ident(b.names.authenticator) + ", " + ident(b.loginOf(b.request.Branch, b.request.Target))
+	if b.separation.Owner != "" {
+		// Those whom a copy from a snapshot has let in. The login of the branch may be dropped before the image is.
+		for _, role := range []string{b.names.authenticator, b.loginOf(b.request.Branch, b.request.Target)} {
+			exists, err := roleExists(ctx, b.conn, role)
+			if err != nil {
+				return err
+			}
+			if exists {
+				statement += "; revoke all on database " + ident(b.name) + " from " + ident(role)
+			}
+		}
 	}
 	if _, err := b.conn.Exec(ctx, statement); err != nil {
 		return fmt.Errorf("closing the schema image: %w", err)
