@@ -135,7 +135,7 @@ func serveOn(t *testing.T, disk string, args ...string) *onDisk {
 // start is when the server was started, or recovered from a crash.
 func (o *onDisk) start(t *testing.T) string {
 	t.Helper()
-	return servertest.Value[string](t, o.main, "select pg_postmaster_start_time()::text || ' ' || (select min(backend_start) from pg_stat_activity where backend_type = 'checkpointer')::text")
+	return servertest.Value[string](t, superuserURL(t, filepath.Join(o.disk, "bough"), "main"), "select pg_postmaster_start_time()::text || ' ' || (select min(backend_start) from pg_stat_activity where backend_type = 'checkpointer')::text")
 }
 
 // writesGoOn waits for more writes.
@@ -231,7 +231,7 @@ func TestBranchThatDoesNotFitOnTheDisk(t *testing.T) {
 			ok[*client.ListBranchesResponse](t, 200)(c.ListBranchesWithResponse(t.Context(), nil))
 			ok[*client.DeleteBranchResponse](t, 204)(c.DeleteBranchWithResponse(t.Context(), got.Slug, nil))
 			giveBack()
-			s.Exec(t, o.main, "checkpoint")
+			s.Exec(t, superuserURL(t, filepath.Join(o.disk, "bough"), "main"), "checkpoint")
 			// The log keeps files to use again, up to its own limit of a tenth of the disk.
 			if free := freeSpace(t, disk); free < before-150<<20 {
 				t.Errorf("free space is %s, and was %s", diskspace.Format(free), diskspace.Format(before))

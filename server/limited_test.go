@@ -12,6 +12,7 @@ import (
 
 	"github.com/boughdb/bough/gen/client"
 	"github.com/boughdb/bough/server/pgtest"
+	"github.com/boughdb/bough/server/postgres"
 	"github.com/boughdb/bough/server/servertest"
 )
 
@@ -41,6 +42,8 @@ func TestRoleWithoutSuperuser(t *testing.T) {
 	p := start(t, slices.Concat([]string{"--database-url", s.Main, "--control-database-url", s.Control, "--pool.total", "10"}, roles), nil)
 	made = servertest.Value[uuid.UUID](t, s.Control, "select id from installation")
 	c := p.client(t)
+	image := postgres.ImageName(ok[*client.GetBranchResponse](t, 200)(c.GetBranchWithResponse(t.Context(), "main")).JSON200.ID)
+	t.Cleanup(func() { drop(t, super, "database if exists "+image+" with (force)") })
 	createReady(t, c, "demo")
 	i := installation{s: s}
 	s.Exec(t, connection(t, c, "demo"), "insert into t values (1000, 'branch')")

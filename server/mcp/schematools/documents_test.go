@@ -216,7 +216,7 @@ func TestToolsWorkWithoutSuperuser(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &bundle{}
-	b.exec(t, main, "create role plain login password 'plain' createdb createrole", "alter database main owner to plain", "alter schema public owner to plain")
+	b.exec(t, main, "create role plain login password 'plain' createdb createrole", "alter database main owner to plain", "alter database control owner to plain", "alter schema public owner to plain")
 	as, err := url.Parse(main)
 	if err != nil {
 		t.Fatal(err)
