@@ -98,6 +98,7 @@ func compareRows(source, target *Inventory, a, b *catalog, key string, want, got
 			}
 			switch {
 			case x == y, col.name == number:
+			case source.owner != "" && col.name == "typowner" && source.withExtension(a, want[i]):
 			case !col.acl && (want[i].state == privilegesOnly || got[i].state == privilegesOnly):
 			default:
 				list = append(list, Difference{a.name, key, col.name, x, y})
@@ -111,6 +112,19 @@ func compareRows(source, target *Inventory, a, b *catalog, key string, want, got
 // initdb.
 func usersOwn(c *catalog, r *row) bool {
 	return !isSystem(r.oid) || c.name == "pg_namespace" && r.oid == "2200" // public
+}
+
+// withExtension reports whether a type comes with a type or a table of an
+// extension without being a member itself, as arrays before PostgreSQL 18. Who
+// creates the extension owns it.
+func (inv *Inventory) withExtension(types *catalog, r *row) bool {
+	if isArray(r) {
+		element := types.index[r.values["typelem"]]
+		return element != nil && (element.state == privilegesOnly || inv.withExtension(types, element))
+	}
+	return slices.ContainsFunc(inv.catalogs["pg_class"].rows, func(table *row) bool {
+		return table.key == r.key && table.state == privilegesOnly
+	})
 }
 
 // value returns the value of a column that may hold numbers of rows, with these
