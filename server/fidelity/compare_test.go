@@ -304,13 +304,13 @@ func contents(t *testing.T, conn *pgx.Conn) map[string]string {
 	}
 	all := map[string]string{}
 	for _, r := range relations {
-		switch {
-		case r.Kind == "m":
+		switch r.Kind {
+		case "m":
 			all["view "+r.Name+" filled"] = fmt.Sprint(r.Populated)
 			if r.Populated {
 				all["view "+r.Name] = query[string](t, conn, "select count(*) || ' rows, ' || coalesce(sum(hashtextextended(row("+r.Columns+")::text, 0)), 0) from only "+r.Name)
 			}
-		case r.Kind == "S":
+		case "S":
 			all["sequence "+r.Name] = query[string](t, conn, "select last_value || ', called ' || is_called from "+r.Name)
 		default:
 			all["table "+r.Name] = query[string](t, conn, "select count(*) || ' rows, ' || coalesce(sum(hashtextextended(row("+r.Columns+")::text, 0)), 0) from only "+r.Name)

@@ -133,7 +133,13 @@ func cluster(t *testing.T, mainURL string, s postgres.Strategy, dump string) *po
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(c.Close)
+	t.Cleanup(func() {
+		// An image has the objects of the source, and so of the roles that are dropped next.
+		if err := c.SweepImages(context.Background(), func(uuid.UUID) (bool, error) { return false, nil }); err != nil {
+			t.Error(err)
+		}
+		c.Close()
+	})
 	return c
 }
 

@@ -112,7 +112,7 @@ func (a *API) engine() (*gin.Engine, error) {
 		return nil, fmt.Errorf("trusted proxies: %w", err)
 	}
 	operations := operationsOf(spec)
-	engine.Use(a.requestID, a.observe(), a.recover, a.checkHost, blameClient, a.decodePath, a.describeCaching(operations))
+	engine.Use(a.requestID, a.observe(), a.recover, a.checkHost, a.decodePath, a.describeCaching(operations))
 	engine.NoRoute(func(c *gin.Context) { a.writeError(c, errNoRoute) })
 	engine.NoMethod(func(c *gin.Context) {
 		a.writeError(c, errNoMethod.Msgf("%s is not served here; %s is", c.Request.Method, c.Writer.Header().Get("Allow")))

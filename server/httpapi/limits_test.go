@@ -123,7 +123,7 @@ func TestSlowReadersLeaveConnectionsToOthers(t *testing.T) {
 		case 1:
 			credential = "Authorization: Bearer " + s.Token(t, uuid.New(), nil) + "\r\n"
 		}
-		conn := dial(t, s, "GET /api/v1/tables/long HTTP/1.1\r\nHost: bough\r\n"+credential+"\r\n")
+		conn := dial(t, s, "GET /api/v1/tables/long HTTP/1.1\r\nHost: localhost\r\n"+credential+"\r\n")
 		// Each has begun to stream, or waits for a connection.
 		go func() { _, _ = bufio.NewReaderSize(conn, 16).ReadByte() }()
 	}
@@ -153,7 +153,7 @@ func TestSlowReadersAreGivenUp(t *testing.T) {
 	s := servertest.Start(t, func(cfg *server.Config) { cfg.HTTP.MinRate, cfg.HTTP.Grace = 1<<30, time.Second })
 	s.Exec(t, s.Main, `create table long (id int primary key, body text); insert into long select g, repeat('x', 1000) from generate_series(1, 60000) g`)
 	for name, headers := range map[string]string{"streamed": "", "held": "If-None-Match: \"x\"\r\n"} {
-		conn := dial(t, s, "GET /api/v1/tables/long HTTP/1.1\r\nHost: bough\r\n"+headers+"X-Service-Key: "+servertest.ServiceKey+"\r\n\r\n")
+		conn := dial(t, s, "GET /api/v1/tables/long HTTP/1.1\r\nHost: localhost\r\n"+headers+"X-Service-Key: "+servertest.ServiceKey+"\r\n\r\n")
 		// The server waits for the client until it gives up. Had it not, all would come now.
 		time.Sleep(5 * time.Second)
 		resp, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -259,7 +259,7 @@ func TestSlowBodiesAreGivenUp(t *testing.T) {
 			time.Sleep(2 * time.Second) // longer than the grace
 		}
 		body := fmt.Sprintf(`{"id": %d}`, i)
-		if _, err := fmt.Fprintf(conn, "POST /api/v1/tables/notes HTTP/1.1\r\nHost: bough\r\n%sContent-Length: %d\r\n\r\n%s", key, len(body), body); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST /api/v1/tables/notes HTTP/1.1\r\nHost: localhost\r\n%sContent-Length: %d\r\n\r\n%s", key, len(body), body); err != nil {
 			t.Fatal(err)
 		}
 		resp, err := http.ReadResponse(in, nil)

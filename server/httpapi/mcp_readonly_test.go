@@ -110,7 +110,7 @@ func attacks(witness string) []attack {
 		{"select lo_import('/etc/passwd')", "lo_import"},
 		{"select lo_export(1, 'WITNESS')", "lo_export"},
 		{"select lo_from_bytea(0, 'x')", "lo_from_bytea"},
-		{"select pg_terminate_backend(pid) from pg_stat_activity", "pg_terminate_backend"},
+		{"select pg_terminate_backend(pg_backend_pid())", "pg_terminate_backend"},
 		{"select pg_cancel_backend(pg_backend_pid())", "pg_cancel_backend"},
 		{"select pg_reload_conf()", "pg_reload_conf"},
 		{"select pg_sleep(100)", "pg_sleep"},

@@ -75,9 +75,9 @@ func TestOAuthIDsThatCannotBe(t *testing.T) {
 		{http.MethodDelete, "/api/v1/admin/oauth/clients/%00", http.StatusBadRequest, "client_id is not UTF-8"},
 		{http.MethodDelete, "/api/v1/admin/oauth/clients/mcp_%ff", http.StatusBadRequest, "client_id is not UTF-8"},
 		{http.MethodDelete, "/api/v1/admin/branches/%00", http.StatusBadRequest, "the path parameter"},
-		{http.MethodGet, "/api/v1/admin/audit?client_id=mcp_%00", http.StatusBadRequest, "client_id must be"},
-		{http.MethodGet, "/api/v1/admin/audit?client_id=%ff", http.StatusBadRequest, "client_id must be"},
-		{http.MethodGet, "/api/v1/admin/audit?action=%00", http.StatusBadRequest, "action must be"},
+		{http.MethodGet, "/api/v1/admin/audit?client_id=mcp_%00", http.StatusBadRequest, "client_id is not valid UTF-8"},
+		{http.MethodGet, "/api/v1/admin/audit?client_id=%ff", http.StatusBadRequest, "client_id is not valid UTF-8"},
+		{http.MethodGet, "/api/v1/admin/audit?action=%00", http.StatusBadRequest, "action is not valid UTF-8"},
 	} {
 		resp, body := send(t, c.method, s.URL+c.path, "", "X-Service-Key", servertest.ServiceKey)
 		if resp.StatusCode != c.status || !strings.Contains(body, c.says) {

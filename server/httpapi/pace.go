@@ -38,8 +38,11 @@ func (a *API) paceBodies(next http.Handler) http.Handler {
 			meter: limits.Meter{Pace: a.Pace}, memory: a.Memory,
 		}
 		defer b.release()
-		r.Body = b
-		next.ServeHTTP(w, r)
+		// The server looks at its own request for whether a body that nobody read is worth reading before the answer, and
+		// reads one that it does not know.
+		paced := r.WithContext(r.Context())
+		paced.Body = b
+		next.ServeHTTP(w, paced)
 	})
 }
 
@@ -72,6 +75,8 @@ func (b *pacedBody) Read(p []byte) (int, error) {
 		b.ended = true // the connection is closed
 		b.header.Set("Connection", "close")
 		return n, errSlowBody
+	case err != nil && !errors.Is(err, io.EOF):
+		return n, brokenBody(err)
 	case errors.Is(err, io.EOF) && !b.ended:
 		b.ended = true
 		if !b.deadline.IsZero() {

@@ -163,7 +163,7 @@ func TestOtherOrigins(t *testing.T) {
 		return resp
 	}
 	closed := servertest.Start(t)
-	if resp := preflight(closed, origin); resp.Header.Get("Access-Control-Allow-Origin") != "" || resp.StatusCode != 405 {
+	if resp := preflight(closed, origin); resp.Header.Get("Access-Control-Allow-Origin") != "" || resp.StatusCode != 401 {
 		t.Errorf("status %d, allowed %q by default", resp.StatusCode, resp.Header.Get("Access-Control-Allow-Origin"))
 	}
 	open := servertest.Start(t, func(c *server.Config) { c.CORS.Origins = []string{origin} })

@@ -25,7 +25,7 @@ func TestBatchesAreReadStrictly(t *testing.T) {
 		batch("no method", `[{"table":"customer"}]`, 400, "PGRST102", "operation 0"),
 		batch("a body for a read", `[{"method":"GET","table":"customer","body":{}}]`, 400, "validation_error", "no body"),
 		batch("an id for a function", `[{"method":"POST","table":"rpc/add","id":1}]`, 400, "validation_error", "no id"),
-		batch("not UTF-8", "[{\"method\":\"GET\",\"table\":\"customer\",\"query\":{\"name\":\"\xff\"}}]", 400, "PGRST102", "UTF-8"),
+		batch("not UTF-8", "[{\"method\":\"GET\",\"table\":\"customer\",\"query\":{\"name\":\"\xff\"}}]", 400, "validation_error", "UTF-8"),
 		batch("brackets", strings.Repeat("[", 50_000), 400, "PGRST102", ""),
 		batch("functions of results", `[{"method":"GET","table":"rpc/add","query":{"a":1}},{"method":"POST","table":"rpc/add","body":{"a":{"$ref":"0"},"b":1}}]`, 200, "", `[{"status":200,"body":11},{"status":200,"body":12}]`),
 		batch("functions by GET", `[{"method":"GET","table":"rpc/add","query":{"a":1,"b":2}},{"method":"POST","table":"rpc/add","body":{"a":1}}]`, 200, "", `[{"status":200,"body":3},{"status":200,"body":11}]`),

@@ -40,8 +40,10 @@ func TestSlots(t *testing.T) {
 	}
 	two()
 	three()
-	if s.Take("ann") == nil || s.Take("ann") == nil || s.Take("ann") != nil {
-		t.Error("slots are lost")
+	for i, want := range []bool{true, true, false} {
+		if got := s.Take("ann") != nil; got != want {
+			t.Errorf("slot %d: taken %t", i, got)
+		}
 	}
 }
 

@@ -110,7 +110,7 @@ func (s *Server) post(w http.ResponseWriter, r *http.Request, c *caller) {
 		case errors.As(err, &known) && known.Kind == fault.Timeout:
 			(&refusal{status: http.StatusRequestTimeout, code: known.Code, description: known.Message}).write(w)
 			return
-		case errors.As(err, &known):
+		case errors.As(err, &known) && known.Kind == fault.Unavailable:
 			(&refusal{status: http.StatusServiceUnavailable, code: known.Code, description: known.Message, retryAfter: known.RetryAfter}).write(w)
 			return
 		}

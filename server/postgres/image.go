@@ -86,9 +86,8 @@ type image struct {
 
 // survey is what has to be known of a source before its schema is copied.
 type survey struct {
-	version   string
-	files     int64
-	obstacles []string // to emptying a copy
+	version string
+	files   int64
 }
 
 func (c *Cluster) survey(ctx context.Context, r CloneRequest) (s survey, err error) {

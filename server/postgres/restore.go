@@ -82,8 +82,10 @@ type kept struct {
 }
 
 const (
-	// A database rests for so long between two restorings, and at least ten times as long as the last one took.
-	restTime = time.Second
+	// A database rests for so long between two restorings, and ten times as long as the last one took, up to a limit:
+	// meanwhile requests to a schema that was created again are refused.
+	restTime    = time.Second
+	maxRestTime = 15 * time.Second
 	// A restoring takes no longer, and is tried so often.
 	restoreTimeout  = 30 * time.Second
 	restoreAttempts = 3
@@ -151,7 +153,7 @@ func (k *PlaneKeeper) run(database string, d *kept) {
 		ctx, cancel := context.WithTimeout(k.ctx, restoreTimeout)
 		changed, left, err := k.Restore(ctx, database, futile)
 		cancel()
-		rest := max(k.pause, 10*time.Since(began))
+		rest := max(k.pause, min(10*time.Since(began), maxRestTime))
 
 		k.mu.Lock()
 		d.futile = left

@@ -97,7 +97,7 @@ func TestClearingKeepsPreparedStatementsAndRoundTrips(t *testing.T) {
 	}
 	run()
 	trips()
-	const names = "select coalesce(string_agg(name, ' ' order by name), '') from pg_prepared_statements where name like 'rows%' and statement like '%app.tenant%'"
+	const names = "select coalesce(string_agg(name, ' ' order by name), '') from pg_prepared_statements where name like 'bough%' and statement like '%app.tenant%'"
 	before := value(t, conn, nil, names)
 	trips()
 	run()

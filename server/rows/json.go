@@ -24,13 +24,14 @@ func (s *objects) Begin() error {
 
 func (s *objects) Row(values [][]byte) error {
 	s.separate()
-	if long(values) {
+	switch {
+	case long(values):
 		if err := s.longObject(values, s.strip, false); err != nil {
 			return err
 		}
-	} else if s.strip {
+	case s.strip:
 		s.body.buf = appendObjectStripped(s.body.buf, s.columns, values)
-	} else {
+	default:
 		s.body.buf = appendObject(s.body.buf, s.columns, values)
 	}
 	return s.body.grown()

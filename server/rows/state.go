@@ -341,8 +341,8 @@ func (st *state) shrink() {
 	_ = st.conn.Conn().SetDeadline(time.Time{})
 }
 
-// rollback leaves the connection idle or closed. With clear the session is cleared as well.
-func (st *state) rollback(ctx context.Context, clear bool) {
+// rollback leaves the connection idle or closed. With clearing the session is cleared as well.
+func (st *state) rollback(ctx context.Context, clearing bool) {
 	if st.conn.IsClosed() || st.conn.TxStatus() == idle {
 		return
 	}
@@ -352,7 +352,7 @@ func (st *state) rollback(ctx context.Context, clear bool) {
 	}
 	ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), rollbackPatience)
 	defer stop()
-	if _, err := st.attempt(ctx, batch{control: "rollback", clear: clear}); err != nil || st.conn.TxStatus() != idle {
+	if _, err := st.attempt(ctx, batch{control: "rollback", clear: clearing}); err != nil || st.conn.TxStatus() != idle {
 		st.discard()
 	}
 }

@@ -72,7 +72,7 @@ func (s *Server) Run(t testing.TB, change ...func(*server.Config)) (stop func())
 	t.Helper()
 	change = append([]func(*server.Config){func(cfg *server.Config) { cfg.Mail.OutboxDir, cfg.DataDir = s.Outbox, s.DataDir }}, change...)
 	cfg := Config(t, s.Main, s.Control, change...)
-	var out io.Writer = io.Discard
+	out := io.Writer(io.Discard)
 	if s.Log != nil {
 		out = s.Log
 	}
