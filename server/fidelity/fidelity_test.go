@@ -177,7 +177,7 @@ func name(t *testing.T, url string) string {
 func TestRealSchemas(t *testing.T) {
 	t.Parallel()
 	if !long() {
-		t.Skip("only in the long form: make test-fidelity")
+		t.Skip("make test-fidelity runs this")
 	}
 	for _, program := range []struct {
 		name, source string

@@ -104,7 +104,6 @@ func (c *Cluster) clone(ctx context.Context, r CloneRequest) (CloneResult, error
 	if r.SchemaOnly {
 		err = c.cloneImage(ctx, conn, r, src, &res)
 	} else {
-		r.Progress("cloning")
 		err = c.cloneRows(ctx, conn, r, src, &res)
 	}
 	if err != nil {
@@ -134,6 +133,7 @@ func (c *Cluster) cloneRows(ctx context.Context, conn *pgx.Conn, r CloneRequest,
 	if err := c.requireRoom(ctx, conn, res.Strategy, src.size); err != nil {
 		return err
 	}
+	r.Progress("cloning")
 	if res.Strategy != StrategyCopy {
 		res.Pause, err = c.template(ctx, conn, r.Source, r.Target, src, res.Strategy, e)
 		switch {
