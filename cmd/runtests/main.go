@@ -217,7 +217,9 @@ func check(file string, w io.Writer) error {
 	if len(ran) == 0 {
 		return fmt.Errorf("%s has no tests that ran", file)
 	}
-	maps.DeleteFunc(skipped, func(name string, o outcome) bool { return ran[name] || strings.HasPrefix(o.Reason, "system: ") || strings.HasPrefix(o.Reason, "make ") })
+	maps.DeleteFunc(skipped, func(name string, o outcome) bool {
+		return ran[name] || strings.HasPrefix(o.Reason, "system: ") || strings.HasPrefix(o.Reason, "make ")
+	})
 	if len(skipped) == 0 {
 		return nil
 	}
