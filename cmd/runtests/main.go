@@ -7,8 +7,8 @@
 //
 //	runtests -check
 //
-// fails if a test was skipped in each of them, unless for a reason that starts with "system: " or names the command that runs it ("make test-…"): what the operating
-// system or its file system does not have.
+// fails if a test was skipped in each of them, unless for a reason that starts with "system: ", what the operating system
+// or its file system does not have, or with "make ", the command that runs it.
 package main
 
 import (
