@@ -84,6 +84,9 @@ func TestEmbeddedSuperuserOnlySupervises(t *testing.T) {
 	if servertest.Value[bool](t, super, "select rolsuper or rolreplication from pg_roles where rolname = 'bough_engine'") {
 		t.Error("the engine is a superuser")
 	}
+	if got := servertest.Value[string](t, super, "select coalesce(string_agg(rolconfig::text, ' '), '') from pg_roles where rolname like 'bough%authenticator'"); got != "{temp_file_limit=1GB}" {
+		t.Errorf("the settings of requests' logins: %s", got)
+	}
 	for _, database := range []string{"main", "bough", "postgres", "template1"} {
 		if servertest.Value[bool](t, super, "select has_database_privilege('public', $1, 'connect')", database) {
 			t.Errorf("everybody may connect to %s", database)

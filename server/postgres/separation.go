@@ -107,8 +107,26 @@ func (c *Cluster) separate(ctx context.Context) error {
 		s.lacks("", "the roles that log in could not be created: %s", passing.Message)
 		return nil
 	}
+	if err := c.limitTemporaryFiles(ctx); err != nil {
+		return err
+	}
 	s.Owner, s.Requests = c.names.owner, c.names.authenticator
 	return nil
+}
+
+// limitTemporaryFiles bounds what sorts and the like of a request may put on Bough's own server's disk. Only a superuser may
+// set that; elsewhere it is the operator's choice.
+func (c *Cluster) limitTemporaryFiles(ctx context.Context) error {
+	if c.cfg.Supervise == nil {
+		return nil
+	}
+	super, err := c.supervise(ctx, c.Main())
+	if err != nil {
+		return err
+	}
+	defer super.Close(context.WithoutCancel(ctx))
+	_, err = super.Exec(ctx, "alter role "+ident(c.names.authenticator)+" set temp_file_limit = '1GB'")
+	return err
 }
 
 // letOwnerAct lets those who act as the owner take on the data roles, so that policies can be tried out. That it cannot is
