@@ -174,7 +174,11 @@ func TestSchemaIsServedAgainAfterItWasDropped(t *testing.T) {
 					database = connection(t, c, branch)
 				}
 				if !notified {
-					i.s.Exec(t, database, "drop event trigger bough_ddl_end; drop event trigger bough_ddl_drop; alter function auth.bough_notify_ddl() rename to gone")
+					super := i.s.Main
+					if branch != "" {
+						super = pgtest.WithDatabase(super, getBranch(t, c, branch).DatabaseName)
+					}
+					i.s.Exec(t, super, "drop event trigger bough_ddl_end; drop event trigger bough_ddl_drop; alter function auth.bough_notify_ddl() rename to gone")
 				}
 				if status, body := records(t, p.url, branch); status != 200 {
 					t.Fatalf("before: %d %s", status, body)

@@ -101,7 +101,7 @@ func TestEmbeddedSuperuserOnlySupervises(t *testing.T) {
 	s.Exec(t, s.Main, `drop schema auth cascade; create schema auth; create function auth.bough_notify_ddl() returns event_trigger language plpgsql as
 		$$ begin execute 'alter role `+main.User.Username()+` superuser'; end $$; comment on function auth.bough_notify_ddl() is 'x [bough 1]'`)
 	p.stop(t)
-	p = start(t, []string{"--data-dir", dir, "--pool.total", "10"}, nil)
+	start(t, []string{"--data-dir", dir, "--pool.total", "10"}, nil)
 	s.Exec(t, superuserURL(t, dir, "main"), "create table supers (id int)")
 	if servertest.Value[bool](t, superuserURL(t, dir, "main"), "select rolsuper from pg_roles where rolname = $1", main.User.Username()) {
 		t.Error("the owner of objects has made themselves a superuser")

@@ -13,6 +13,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -282,17 +283,17 @@ func (s *Server) launch(ctx context.Context) (*child, error) {
 	directories := databaseDirs(s.cluster)
 	limit := backendMemory(s.backendMemory, memoryBytes())
 	program, before := limited(filepath.Join(s.Installation().BinDir, "postgres"), limit)
-	args := append(before,
+	args := slices.Concat(before, []string{
 		"-D", s.cluster,
-		"-c", "listen_addresses="+loopback,
-		"-c", "port="+strconv.Itoa(s.port),
-		"-c", "unix_socket_directories="+s.socketDir,
+		"-c", "listen_addresses=" + loopback,
+		"-c", "port=" + strconv.Itoa(s.port),
+		"-c", "unix_socket_directories=" + s.socketDir,
 		"-c", "unix_socket_permissions=0700",
 		"-c", "ssl=off",
 		"-c", "log_destination=stderr",
 		"-c", "logging_collector=off",
-		"-c", "log_line_prefix="+logPrefix,
-	)
+		"-c", "log_line_prefix=" + logPrefix,
+	})
 	if s.hba != "" {
 		args = append(args, "-c", "hba_file="+s.hba)
 	}

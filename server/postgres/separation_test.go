@@ -351,7 +351,7 @@ func TestCopiesBelongToTheOwner(t *testing.T) {
 				create index on guarded (v) where v > 0; insert into guarded values (1); create materialized view mv as select count(*) from guarded;
 				select lo_create(0); grant select on guarded to public; alter default privileges grant select on tables to public; create extension citext;
 				create table words (w citext)`)
-			f.Cluster.Close()
+			f.Close()
 			cfg := f.config
 			cfg.Strategy = s
 			f.Cluster = open(t, cfg)
@@ -463,7 +463,7 @@ func TestObjectsOfOlderVersionsAreGivenToTheOwner(t *testing.T) {
 	if err := before.Complete(t.Context(), r); err != nil {
 		t.Fatal(err)
 	}
-	before.Cluster.Close()
+	before.Close()
 
 	f := &fixture{config: before.config, url: before.url}
 	separate(&f.config)
@@ -474,7 +474,7 @@ func TestObjectsOfOlderVersionsAreGivenToTheOwner(t *testing.T) {
 		go func() { done <- f.SetUp(ctx) }()
 		cancel()
 		<-done
-		f.Cluster.Close()
+		f.Close()
 	}
 	f.Cluster = open(t, f.config)
 	if err := f.SetUp(t.Context()); err != nil {

@@ -112,7 +112,7 @@ func (s *service) inspectAll(ctx context.Context, database string, f func(tx pgx
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx))
+	defer func() { _ = conn.Close(context.WithoutCancel(ctx)) }()
 	return readCatalog(ctx, conn.Conn, f)
 }
 
