@@ -28,7 +28,7 @@ postgres: build ## see to it that there is a PostgreSQL to run
 RACE := $(shell command -v gcc clang >/dev/null 2>&1 && echo -race)
 
 # go test, in any order, and a list of the skipped tests at the end.
-TEST := $(GO) run ./cmd/runtests -shuffle=on -timeout 15m
+TEST := $(GO) run ./cmd/runtests -shuffle=on -timeout 25m
 
 .PHONY: test
 test: postgres ## run all tests, with the race detector where there is a C compiler

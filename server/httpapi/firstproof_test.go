@@ -195,9 +195,12 @@ func TestFirstProofByAChangeOfAddress(t *testing.T) {
 	must[*client.UpdateCurrentUserResponse](t, 200)(bearer(t, s, moved).UpdateCurrentUserWithResponse(t.Context(), client.UpdateCurrentUserRequest{Password: &fresh}))
 	before, next := len(s.Mails(t)), "countess@example.com"
 	must[*client.UpdateCurrentUserResponse](t, 200)(bearer(t, s, moved).UpdateCurrentUserWithResponse(t.Context(), client.UpdateCurrentUserRequest{Email: &next, CurrentPassword: &fresh}))
-	_, token := s.NextMail(t, before)
-	if verify(t, s, token).JSON200 == nil {
-		t.Fatal("the second change is refused")
+	// Mails of before may come late.
+	for confirmed := false; !confirmed; before++ {
+		if _, token := s.NextMail(t, before); token != "" {
+			session := verify(t, s, token).JSON200
+			confirmed = session != nil && session.User.Email == next
+		}
 	}
 	diff(t, "the session of before", 401, status(t, bearer(t, s, moved)))
 	signIn(t, s, next, fresh)

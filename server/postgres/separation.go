@@ -80,6 +80,10 @@ func (c *Cluster) separate(ctx context.Context) error {
 	}
 	s := Separation{}
 	defer func() { c.separation = s }()
+	if p, direct := c.Pooler(); p.Shared() && !direct {
+		s.lacks("set database-direct-url to a URL of the server itself", "the roles that log in cannot be created through a pooler in transaction mode")
+		return nil
+	}
 	if !c.caps.CreateRole {
 		s.lacks(fmt.Sprintf("alter role %s createrole", ident(c.caps.Role)), "%q may not create roles: requests and connection strings have its own rights", c.caps.Role)
 		return nil
