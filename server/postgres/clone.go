@@ -100,6 +100,17 @@ func (c *Cluster) clone(ctx context.Context, r CloneRequest) (CloneResult, error
 	if err != nil {
 		return res, err
 	}
+	// A session that ends is listed for a moment more; it is no reason for a slower way.
+	for since := time.Now(); src.externalSessions > 0 && c.cfg.Sessions != Terminate && time.Since(since) < sessionGrace; {
+		select {
+		case <-ctx.Done():
+			return res, ctx.Err()
+		case <-time.After(20 * time.Millisecond):
+		}
+		if src.externalSessions, err = c.externalSessions(ctx, conn, r.Source); err != nil {
+			return res, err
+		}
+	}
 	res.Size = src.size
 	if r.SchemaOnly {
 		err = c.cloneImage(ctx, conn, r, src, &res)
