@@ -205,7 +205,7 @@ func databaseFindings(ctx context.Context, cluster *postgres.Cluster, control co
 		if o.Status == db.BranchStatusError && (o.ErrorCode == nil || *o.ErrorCode != "database_missing") {
 			continue // whose making failed
 		}
-		out = append(out, Finding{Warning, fmt.Sprintf("the database %q of branch %s is not there", o.DatabaseName, o.Slug), "reset the branch to make it anew, or delete it"})
+		out = append(out, Finding{Warning, fmt.Sprintf("the database %q of branch %s does not exist", o.DatabaseName, o.Slug), "reset the branch to create it again, or delete the branch"})
 	}
 	if len(out) == 0 {
 		out = append(out, Finding{OK, fmt.Sprintf("all %d branches have their databases", max(len(control.owners)-1, 0)), ""})

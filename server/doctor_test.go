@@ -51,9 +51,9 @@ func TestDoctorNamesWhatIsInTheWay(t *testing.T) {
 	})
 	ill := findings(t, cfg)
 	for _, want := range []string{
-		`warn: the database "` + lost.DatabaseName + `" of branch lost is not there`,
+		`warn: the database "` + lost.DatabaseName + `" of branch lost does not exist`,
 		`warn: database "` + kept + `" was renamed: it is of branch moved`,
-		`warn: the database "` + moved.DatabaseName + `" of branch moved is not there`,
+		`warn: the database "` + moved.DatabaseName + `" of branch moved does not exist`,
 		"warn: 1 sessions of other programs are in main",
 		"warn: public.t is locked (ACCESS EXCLUSIVE) by process",
 		"kept in reserve",

@@ -100,7 +100,7 @@ func (o *Outside) key(ctx context.Context, kid string) (jwk.Key, error) {
 	return nil, ErrInvalidCredentials.Msgf("the access token was signed with an unknown key")
 }
 
-// due reports whether the keys are to be fetched. have tells that there are keys, which are renewed now and then; without
+// due reports whether the keys are to be fetched. have tells that there are keys, which are renewed from time to time; without
 // any, everybody waits for the first ones, unless they failed to come a moment ago.
 func (o *Outside) due(have bool) (bool, error) {
 	o.mu.Lock()

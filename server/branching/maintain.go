@@ -248,10 +248,10 @@ func (s *Service) checkDatabase(ctx context.Context, id uuid.UUID, databases []p
 
 // markMissing puts a branch without a database into status error.
 func (s *Service) markMissing(ctx context.Context, tx pgx.Tx, b Branch, databases []postgres.Database) error {
-	message := fmt.Sprintf("database %q is not there any more: somebody dropped it; reset the branch to make it anew, or delete it", b.DatabaseName)
+	message := fmt.Sprintf("database %q does not exist any more: somebody dropped it; reset the branch to create it again, or delete the branch", b.DatabaseName)
 	for _, d := range databases {
 		if owns(&d, b) && !givenName(b, d.Name) {
-			message = fmt.Sprintf("database %q is not there any more: somebody renamed it to %q; rename it back, or reset the branch to make it anew, or delete it",
+			message = fmt.Sprintf("database %q does not exist any more: somebody renamed it to %q; rename it back, or reset the branch to create a new one, or delete the branch",
 				b.DatabaseName, d.Name)
 		}
 	}

@@ -124,9 +124,9 @@ func notReady(at place) error {
 		return ErrNotReady.Msgf("branch %q is being deleted", at.Slug)
 	}
 	if at.code == codeMissing {
-		return ErrNotReady.Msgf("the database of branch %q is not there any more (%s)", at.Slug, at.code).WithHint("reset the branch to make it anew, or delete it; the branch says what became of it")
+		return ErrNotReady.Msgf("the database of branch %q does not exist any more (%s)", at.Slug, at.code).WithHint("reset the branch to create it again, or delete the branch; error_message of the branch says why")
 	}
-	return ErrNotReady.Msgf("branch %q is in status %s", at.Slug, at.status).WithHint("reset the branch, or delete it and make it anew")
+	return ErrNotReady.Msgf("branch %q is in status %s", at.Slug, at.status).WithHint("reset the branch, or delete it and create it again")
 }
 
 // place looks a reference up, in the cache first.

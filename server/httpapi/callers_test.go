@@ -53,7 +53,7 @@ const (
 // decisions are by operationId. {branch} stands for a branch that belongs to the user.
 var decisions = map[string]decision{
 	// Branches.
-	"createBranch":            {who: owner, scopes: []string{writeBranches}, body: `{"name":"hers","parent_branch_id":"{branch}"}`},
+	"createBranch":            {who: owner, scopes: []string{writeBranches}, body: `{"name":"child","parent_branch_id":"{branch}"}`},
 	"listBranches":            {who: everybody, scopes: []string{readBranches}},
 	"getPoolStats":            {who: everybody, scopes: []string{readBranches}},
 	"getBranch":               {who: owner, scopes: []string{readBranches}},
@@ -312,7 +312,7 @@ func (d decision) target(path string, params openapi3.Parameters, branch string)
 	return target
 }
 
-// Every operation of the contract, for every kind of caller: nobody is let in who may not, and nobody shut out who may.
+// Every operation of the contract, for every kind of caller: who may not is refused, and who may is not.
 func TestEveryOperationForEveryCaller(t *testing.T) {
 	t.Parallel()
 	spec, err := api.GetSpec()

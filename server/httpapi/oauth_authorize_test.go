@@ -184,7 +184,7 @@ func TestOAuthRequestsThatAreTaken(t *testing.T) {
 		"any port on loopback":          {a, a.query("redirect_uri", "http://127.0.0.1:61234/callback?from=bough"), "http://127.0.0.1:61234/callback?from=bough", offered},
 		"a port where none was said":    {local, local.query("redirect_uri", "http://localhost:5000/cb"), "http://localhost:5000/cb", offered},
 		"parameters that mean nothing":  {a, a.query("nonce", "x", "display", "popup", "ui_locales", "de"), callback, offered},
-		"to be asked anew, or nicely":   {a, a.query("prompt", "consent"), callback, offered},
+		"to be asked again":             {a, a.query("prompt", "consent"), callback, offered},
 		"without state":                 {a, a.query("state", ""), callback, offered},
 		"response_mode query":           {a, a.query("response_mode", "query"), callback, offered},
 		"scopes that only admins allow": {a, a.query("scope", "read:branches write:branches write:schema"), callback, []string{"read:branches"}},

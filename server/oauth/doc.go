@@ -18,7 +18,7 @@
 // A user who is deleted takes her grants with her. While she is disabled, none of her tokens is accepted. An
 // administrator who no longer is one loses the scopes for administrators at once. Signing out everywhere, a new password
 // and its reset end the session of the browser in which she approves, not her grants: an application that she connected
-// stays connected until she, or an administrator, disconnects it. The first proof of the user's address ends all grants
+// stays connected until the user or an administrator disconnects it. The first proof of the user's address ends all grants
 // that were made before it, since somebody else may have made them.
 //
 // # Several processes
